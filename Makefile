@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# quench: `make help` says what there is. SAN=1 builds the user-space code with ASan and UBSan.
+
+CC        := gcc
+CLANG     := clang
+BPFTOOL   := bpftool
+BUILD     := build$(if $(SAN),/san)
+SANFLAGS  := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all)
+comma     := ,
+CFLAGS    := -std=gnu11 -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude -Iagent -I$(BUILD) $(SANFLAGS)
+BPFFLAGS  := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -Iinclude -Ibpf \
+             -I/usr/include/$(shell uname -m)-linux-gnu
+LDLIBS    := -lbpf -lmnl -lyaml -lmicrohttpd -ljansson -ldeflate -lelf -lz -lpthread -lm
+
+AGENT_SRC := $(wildcard agent/*.c agent/*/*.c)
+AGENT_OBJ := $(AGENT_SRC:%.c=$(BUILD)/%.o)
+LIB_OBJ   := $(filter-out $(BUILD)/agent/cli/main.o,$(AGENT_OBJ))
+BPF_SRC   := bpf/maps.bpf.c $(filter-out bpf/maps.bpf.c,$(wildcard bpf/*.bpf.c)) # definitions first
+BPF_OBJ   := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
+SKELETON  := $(BUILD)/quench.skel.h
+UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
+
+all: $(BUILD)/quench $(LAB_TOOLS)    ## build the agent and the lab's tools
+
+$(BUILD)/quench: $(AGENT_OBJ)
+	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libquench.a: $(LIB_OBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/agent/%.o: agent/%.c | $(SKELETON)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c
+	@mkdir -p $(@D)
+	$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
+
+$(SKELETON): $(BPF_OBJ)
+	$(BPFTOOL) gen object $(BUILD)/quench.bpf.o $^
+	$(BPFTOOL) gen skeleton $(BUILD)/quench.bpf.o name quench_bpf > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libquench.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itests/unit -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
+
+$(BUILD)/lab/%: tests/lab/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -MP -o $@ $< -lmnl -ljansson -ldeflate -lm
+
+unit: $(UNIT)    ## the unit tests
+	@for t in $^; do $$t || exit 1; done
+
+help:    ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 20
+
+clean:    ## remove what was built
+	rm -rf build
+
+.PHONY: all unit help clean
+.SECONDARY:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

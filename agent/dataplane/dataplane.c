@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The programs and maps in the kernel: loaded, attached, pinned, read and written.
+#include "dataplane/dataplane.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/if_link.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "quench.skel.h"
+
+/* Attach types of tcx (6.6+), which Debian 12's headers do not know. */
+enum { TCX_INGRESS = 46, TCX_EGRESS = 47 };
+
+enum { LINKS_MAX = SLOTS_MAX * 3 + 1, LOG_BYTES = 1 << 20 };
+
+struct dataplane {
+	struct quench_bpf *skel;
+	struct ring_buffer *ring;
+	dataplane_event_fn event_fn;
+	void *event_arg;
+	char pin_dir[PATH_MAX];
+	bool pinned;
+	struct bpf_link *destroy_link;
+	int links[LINKS_MAX];
+	size_t links_count;
+	struct qp_class *qp_classes;
+	uint32_t *qp_free;
+	struct qp_pool *qp_pools;
+	struct dataplane_size size;
+};
+
+/* libbpf speaks only when asked to; what it says last is kept for the error line. */
+static char libbpf_words[QERR_TEXT_MAX];
+
+static int libbpf_listen(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	if (level == LIBBPF_WARN)
+		vsnprintf(libbpf_words, sizeof(libbpf_words), fmt, ap);
+	return 0;
+}
+
+static size_t page_round(size_t bytes)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
+static void *map_memory(struct bpf_map *map)
+{
+	size_t bytes = (size_t)((bpf_map__value_size(map) + 7) & ~7u) * bpf_map__max_entries(map);
+	void *at = mmap(
+		NULL, page_round(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static void unmap_memory(void *at, struct bpf_map *map)
+{
+	if (at)
+		munmap(at, page_round((size_t)((bpf_map__value_size(map) + 7) & ~7u) *
+				      bpf_map__max_entries(map)));
+}
+
+static bool kernel_has_function(const char *name)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	bool has = btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
+
+	btf__free(btf);
+	return has;
+}
+
+/* A directory for the pins, on a bpffs. */
+static int make_pin_dir(const char *path, struct qerr *err)
+{
+	char part[PATH_MAX];
+	struct statfs fs;
+
+	if (statfs("/sys/fs/bpf", &fs) || fs.f_type != BPF_FS_MAGIC)
+		return qerr_set(err, -ENOENT,
+			"no bpffs at /sys/fs/bpf; mount it: mount -t bpf bpf /sys/fs/bpf");
+	snprintf(part, sizeof(part), "%s", path);
+	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(part, 0700) && errno != EEXIST)
+			return qerr_set(err, -errno, "cannot make %s: %s", part, strerror(errno));
+		*slash = '/';
+	}
+	if (mkdir(path, 0700))
+		return qerr_set(err, -errno, "cannot make %s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int pin_link(struct dataplane *dp, int fd, const char *what, int ifindex, struct qerr *err)
+{
+	char path[PATH_MAX + 64];
+
+	snprintf(path, sizeof(path), "%s/link_%s_%d", dp->pin_dir, what, ifindex);
+	if (bpf_obj_pin(fd, path)) {
+		int code = -errno;
+
+		close(fd);
+		return qerr_set(err, code, "cannot pin %s: %s", path, strerror(-code));
+	}
+	dp->links[dp->links_count++] = fd;
+	return 0;
+}
+
+static int load(struct dataplane *dp, const struct dataplane_size *size, struct qerr *err)
+{
+	struct quench_bpf *skel = dp->skel;
+	int code;
+
+	skel->rodata->depth_rdonly_cast = kernel_has_function("bpf_rdonly_cast");
+	bpf_map__set_max_entries(skel->maps.flows, size->flows);
+	bpf_map__set_max_entries(skel->maps.qps, size->flows);
+	bpf_map__set_max_entries(skel->maps.pairs, size->pairs);
+	bpf_map__set_max_entries(skel->maps.qp_classes, size->qp_classes);
+	bpf_map__set_max_entries(skel->maps.qp_free, size->qp_classes);
+	bpf_map__set_max_entries(skel->maps.qdisc_refs, size->refs);
+	bpf_map__set_max_entries(skel->maps.qdisc_by_ptr, size->refs * 2);
+	code = quench_bpf__load(skel);
+	if (code)
+		return qerr_set(err, code, "cannot load the BPF programs: %s: %s", strerror(-code),
+			libbpf_words);
+	return 0;
+}
+
+static int share_memory(struct dataplane *dp, struct qerr *err)
+{
+	dp->qp_classes = map_memory(dp->skel->maps.qp_classes);
+	dp->qp_free = map_memory(dp->skel->maps.qp_free);
+	dp->qp_pools = map_memory(dp->skel->maps.qp_pools);
+	if (!dp->qp_classes || !dp->qp_free || !dp->qp_pools)
+		return qerr_set(err, -ENOMEM, "cannot map the QP class pool");
+	return 0;
+}
+
+static int pin_everything(struct dataplane *dp, const char *pin_dir, struct qerr *err)
+{
+	int code = make_pin_dir(pin_dir, err);
+
+	if (code)
+		return code;
+	dp->pinned = true;
+	code = bpf_object__pin_maps(dp->skel->obj, pin_dir);
+	if (code)
+		return qerr_set(
+			err, code, "cannot pin the maps in %s: %s", pin_dir, strerror(-code));
+	dp->destroy_link = bpf_program__attach(dp->skel->progs.quench_qdisc_destroy);
+	if (!dp->destroy_link)
+		return qerr_set(err, -errno, "cannot attach to the tracepoint qdisc_destroy: %s",
+			strerror(errno));
+	return pin_link(dp, dup(bpf_link__fd(dp->destroy_link)), "qdisc_destroy", 0, err);
+}
+
+int dataplane_open(struct dataplane **out, const struct dataplane_size *size, const char *pin_dir,
+	struct qerr *err)
+{
+	struct dataplane *dp = calloc(1, sizeof(*dp));
+	int code;
+
+	if (!dp)
+		return qerr_set(err, -ENOMEM, "out of memory");
+	libbpf_set_print(libbpf_listen);
+	libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+	dp->size = *size;
+	snprintf(dp->pin_dir, sizeof(dp->pin_dir), "%s", pin_dir);
+	dp->skel = quench_bpf__open();
+	if (!dp->skel) {
+		code = qerr_set(err, -errno, "cannot open the BPF object: %s", libbpf_words);
+		goto fail;
+	}
+	code = load(dp, size, err);
+	if (!code)
+		code = share_memory(dp, err);
+	if (!code)
+		code = pin_everything(dp, pin_dir, err);
+	if (code)
+		goto fail;
+	*out = dp;
+	return 0;
+fail:
+	dataplane_close(dp);
+	return code;
+}
+
+void dataplane_close(struct dataplane *dp)
+{
+	if (!dp)
+		return;
+	ring_buffer__free(dp->ring);
+	if (dp->pinned)
+		dataplane_unpin(dp->pin_dir, NULL);
+	for (size_t i = 0; i < dp->links_count; i++)
+		close(dp->links[i]);
+	bpf_link__destroy(dp->destroy_link);
+	if (dp->skel) {
+		unmap_memory(dp->qp_classes, dp->skel->maps.qp_classes);
+		unmap_memory(dp->qp_free, dp->skel->maps.qp_free);
+		unmap_memory(dp->qp_pools, dp->skel->maps.qp_pools);
+		quench_bpf__destroy(dp->skel);
+	}
+	free(dp);
+}
+
+int dataplane_unpin(const char *pin_dir, struct qerr *err)
+{
+	DIR *dir = opendir(pin_dir);
+	struct dirent *entry;
+	char path[PATH_MAX];
+
+	if (!dir)
+		return errno == ENOENT ? 0 : qerr_set(err, -errno, "cannot read %s", pin_dir);
+	while ((entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/%s", pin_dir, entry->d_name);
+		if (entry->d_name[0] != '.')
+			unlink(path);
+	}
+	closedir(dir);
+	if (rmdir(pin_dir))
+		return qerr_set(err, -errno, "cannot remove %s: %s", pin_dir, strerror(errno));
+	return 0;
+}
+
+static __u32 program_id(const struct bpf_program *program)
+{
+	struct bpf_prog_info info = {};
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &len))
+		return 0;
+	return info.id;
+}
+
+enum xdp_mode dataplane_xdp_mode(const struct dataplane *dp, int ifindex)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, query);
+	__u32 ours = program_id(dp->skel->progs.quench_xdp);
+
+	if (bpf_xdp_query(ifindex, 0, &query) || !ours)
+		return XDP_MODE_NONE;
+	if (query.drv_prog_id == ours || query.hw_prog_id == ours)
+		return XDP_MODE_IS_NATIVE;
+	return query.skb_prog_id == ours ? XDP_MODE_IS_GENERIC : XDP_MODE_NONE;
+}
+
+static int refuse_foreign_xdp(const char *name, int ifindex, struct qerr *err)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, query);
+	__u32 id;
+
+	if (bpf_xdp_query(ifindex, 0, &query))
+		return 0;
+	id = query.drv_prog_id ? query.drv_prog_id : query.skb_prog_id;
+	id = id ? id : query.hw_prog_id;
+	if (!id)
+		return 0;
+	return qerr_set(err, -EBUSY,
+		"port %s: another XDP program (id %u) is attached; quench does not replace it",
+		name, id);
+}
+
+static int link_xdp(const struct dataplane *dp, int ifindex, __u32 flags)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = flags);
+
+	return bpf_link_create(
+		bpf_program__fd(dp->skel->progs.quench_xdp), ifindex, BPF_XDP, &opts);
+}
+
+int dataplane_attach_xdp(struct dataplane *dp, const char *name, int ifindex, bool generic_ok,
+	enum xdp_mode *live, struct qerr *err)
+{
+	int code = refuse_foreign_xdp(name, ifindex, err), fd;
+
+	if (code)
+		return code;
+	fd = link_xdp(dp, ifindex, XDP_FLAGS_DRV_MODE);
+	if (fd < 0 && generic_ok)
+		fd = link_xdp(dp, ifindex, XDP_FLAGS_SKB_MODE);
+	if (fd < 0)
+		return qerr_set(err, fd, "port %s: cannot attach XDP in %s mode: %s%s", name,
+			generic_ok ? "native or generic" : "native", strerror(-fd),
+			generic_ok ? "" : "; `xdp: generic-ok` in the policy allows generic mode");
+	code = pin_link(dp, fd, "xdp", ifindex, err);
+	*live = dataplane_xdp_mode(dp, ifindex);
+	if (!code && *live == XDP_MODE_NONE)
+		return qerr_set(err, -EIO,
+			"port %s: XDP was attached, yet the kernel does not show it", name);
+	return code;
+}
+
+static int link_tcx(struct dataplane *dp, const struct bpf_program *program, const char *name,
+	int ifindex, int type, struct qerr *err)
+{
+	int fd = bpf_link_create(
+		bpf_program__fd(program), ifindex, (enum bpf_attach_type)type, NULL);
+
+	if (fd < 0)
+		return qerr_set(err, fd,
+			"port %s: cannot attach to tcx %s (kernel 6.6 or later): %s", name,
+			type == TCX_EGRESS ? "egress" : "ingress", strerror(-fd));
+	return pin_link(dp, fd, type == TCX_EGRESS ? "tc_egress" : "tc_ingress", ifindex, err);
+}
+
+int dataplane_attach_tc(
+	struct dataplane *dp, const char *name, int ifindex, bool ingress, struct qerr *err)
+{
+	int code = link_tcx(dp, dp->skel->progs.quench_tc_egress, name, ifindex, TCX_EGRESS, err);
+
+	if (code || !ingress)
+		return code;
+	return link_tcx(dp, dp->skel->progs.quench_tc_ingress, name, ifindex, TCX_INGRESS, err);
+}
+
+int dataplane_root_fd(const struct dataplane *dp)
+{
+	return bpf_program__fd(dp->skel->progs.quench_root);
+}
+
+static int map_set(struct bpf_map *map, const void *key, const void *value, struct qerr *err)
+{
+	if (bpf_map_update_elem(bpf_map__fd(map), key, value, BPF_ANY))
+		return qerr_set(err, -errno, "cannot write map %s: %s", bpf_map__name(map),
+			strerror(errno));
+	return 0;
+}
+
+int dataplane_set_conf(struct dataplane *dp, const struct conf *conf, struct qerr *err)
+{
+	return map_set(dp->skel->maps.conf_map, &(__u32){0}, conf, err);
+}
+
+int dataplane_set_port(
+	struct dataplane *dp, int ifindex, const struct port_conf *port, struct qerr *err)
+{
+	return map_set(dp->skel->maps.ports, &(__u32){ifindex}, port, err);
+}
+
+bool dataplane_get_pair(const struct dataplane *dp, const struct flow_key *flow, struct pair *pair)
+{
+	return !bpf_map_lookup_elem(bpf_map__fd(dp->skel->maps.pairs), flow, pair);
+}
+
+int dataplane_set_pair(struct dataplane *dp, const struct flow_key *flow, uint32_t peer_qpn,
+	enum pair_source source)
+{
+	struct pair pair = {};
+
+	if (dataplane_get_pair(dp, flow, &pair) && pair.peer_qpn == peer_qpn)
+		return 0;
+	pair = (struct pair){.peer_qpn = peer_qpn, .source = source};
+	return map_set(dp->skel->maps.pairs, flow, &pair, NULL);
+}
+
+void dataplane_clear_pair(struct dataplane *dp, const struct flow_key *flow)
+{
+	bpf_map_delete_elem(bpf_map__fd(dp->skel->maps.pairs), flow);
+}
+
+int dataplane_get_stats(const struct dataplane *dp, uint32_t slot, struct port_stats *stats)
+{
+	int cpus = libbpf_num_possible_cpus();
+	struct port_stats *each;
+	__u64 *sum = (__u64 *)stats;
+
+	if (cpus <= 0)
+		return -EINVAL;
+	each = calloc(cpus, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	memset(stats, 0, sizeof(*stats));
+	if (bpf_map_lookup_elem(bpf_map__fd(dp->skel->maps.port_stats), &slot, each)) {
+		free(each);
+		return -errno;
+	}
+	for (int cpu = 0; cpu < cpus; cpu++)
+		for (size_t i = 0; i < sizeof(*stats) / sizeof(__u64); i++)
+			sum[i] += ((__u64 *)&each[cpu])[i];
+	free(each);
+	return 0;
+}
+
+int dataplane_get_state(const struct dataplane *dp, uint32_t slot, struct port_state *state)
+{
+	return bpf_map_lookup_elem(bpf_map__fd(dp->skel->maps.port_state), &slot, state) ? -errno
+											 : 0;
+}
+
+bool dataplane_get_qp(const struct dataplane *dp, const struct flow_key *key, struct qp *qp)
+{
+	return !bpf_map_lookup_elem(bpf_map__fd(dp->skel->maps.qps), key, qp);
+}
+
+/* Step to the key behind *key, or to the first one when there is none yet. */
+static bool next_key(int fd, struct flow_key *key, bool *started)
+{
+	struct flow_key next;
+
+	if (bpf_map_get_next_key(fd, *started ? key : NULL, &next))
+		return false;
+	*key = next;
+	*started = true;
+	return true;
+}
+
+int dataplane_each_flow(const struct dataplane *dp, dataplane_flow_fn fn, void *arg)
+{
+	int flows = bpf_map__fd(dp->skel->maps.flows), qps = bpf_map__fd(dp->skel->maps.qps);
+	struct flow_key key;
+	struct flow flow;
+	struct qp qp;
+	bool started = false;
+
+	while (next_key(flows, &key, &started))
+		if (!bpf_map_lookup_elem(flows, &key, &flow))
+			fn(arg, &key, &flow, NULL);
+	started = false;
+	while (next_key(qps, &key, &started))
+		if (!bpf_map_lookup_elem(qps, &key, &qp))
+			fn(arg, &key, &qp.flow, &qp);
+	return 0;
+}
+
+/* Both values start with a struct flow. */
+static size_t age_map(int fd, uint64_t before_ns)
+{
+	union {
+		struct flow flow;
+		struct qp qp;
+	} value;
+	struct flow_key key, old;
+	bool started = false, have_old = false;
+	size_t aged = 0;
+
+	while (next_key(fd, &key, &started)) {
+		if (have_old)
+			bpf_map_delete_elem(fd, &old);
+		have_old = !bpf_map_lookup_elem(fd, &key, &value) && value.flow.last_ns < before_ns;
+		old = key;
+		aged += have_old;
+	}
+	if (have_old)
+		bpf_map_delete_elem(fd, &old);
+	return aged;
+}
+
+size_t dataplane_age(struct dataplane *dp, uint64_t before_ns)
+{
+	return age_map(bpf_map__fd(dp->skel->maps.flows), before_ns) +
+	       age_map(bpf_map__fd(dp->skel->maps.qps), before_ns);
+}
+
+struct qp_class *dataplane_qp_classes(const struct dataplane *dp)
+{
+	return dp->qp_classes;
+}
+
+uint32_t *dataplane_qp_free(const struct dataplane *dp)
+{
+	return dp->qp_free;
+}
+
+struct qp_pool *dataplane_qp_pools(const struct dataplane *dp)
+{
+	return dp->qp_pools;
+}
+
+static int on_event(void *arg, void *data, size_t bytes)
+{
+	struct dataplane *dp = arg;
+
+	if (bytes >= sizeof(struct event))
+		dp->event_fn(dp->event_arg, data);
+	return 0;
+}
+
+int dataplane_events_open(struct dataplane *dp, dataplane_event_fn fn, void *arg, struct qerr *err)
+{
+	dp->event_fn = fn;
+	dp->event_arg = arg;
+	dp->ring = ring_buffer__new(bpf_map__fd(dp->skel->maps.events), on_event, dp, NULL);
+	if (!dp->ring)
+		return qerr_set(err, -errno, "cannot open the event ring: %s", strerror(errno));
+	return 0;
+}
+
+int dataplane_events_fd(const struct dataplane *dp)
+{
+	return ring_buffer__epoll_fd(dp->ring);
+}
+
+int dataplane_events_take(struct dataplane *dp)
+{
+	return ring_buffer__consume(dp->ring);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The programs and maps in the kernel: loaded, attached, pinned, read and written. */
+#ifndef QUENCH_DATAPLANE_H
+#define QUENCH_DATAPLANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "qerr.h"
+#include "quench/abi.h"
+
+struct dataplane;
+
+/* How big the maps are to be; every value at least 1. */
+struct dataplane_size {
+	uint32_t flows;	     /* entries of the flow tables */
+	uint32_t pairs;	     /* flows with a known peer QPN: two a pair */
+	uint32_t refs;	     /* qdiscs of ours, all ports together */
+	uint32_t qp_classes; /* QP classes, all ports together */
+};
+
+enum xdp_mode { XDP_MODE_NONE, XDP_MODE_IS_NATIVE, XDP_MODE_IS_GENERIC };
+
+/*
+ * Load the programs and pin the maps in pin_dir, which must not exist yet; it is made, on a
+ * bpffs. Negative errno with the reason in *err: no bpffs, a capability missing, a kernel that
+ * lacks something (the verifier's last words included).
+ */
+int dataplane_open(struct dataplane **dp, const struct dataplane_size *size, const char *pin_dir,
+	struct qerr *err);
+
+/* Detach everything, unpin everything, free. NULL is allowed. */
+void dataplane_close(struct dataplane *dp);
+
+/* Remove what a dead agent left pinned in pin_dir: that detaches its programs. */
+int dataplane_unpin(const char *pin_dir, struct qerr *err);
+
+/*
+ * Attach XDP to the interface: native; generic only if generic_ok and native is refused. The mode
+ * is the one that the kernel reports afterwards. A program that is there already is left alone:
+ * -EBUSY, with its id in *err.
+ */
+int dataplane_attach_xdp(struct dataplane *dp, const char *name, int ifindex, bool generic_ok,
+	enum xdp_mode *live, struct qerr *err);
+
+/* The mode that the kernel reports for our program on the interface right now. */
+enum xdp_mode dataplane_xdp_mode(const struct dataplane *dp, int ifindex);
+
+/* Attach the tc hooks (tcx): egress always, ingress if wanted. */
+int dataplane_attach_tc(
+	struct dataplane *dp, const char *name, int ifindex, bool ingress, struct qerr *err);
+
+/* The classifier for the root qdisc's filter; the descriptor stays the dataplane's. */
+int dataplane_root_fd(const struct dataplane *dp);
+
+/* Write the configuration; programs see each map entry change at once. */
+int dataplane_set_conf(struct dataplane *dp, const struct conf *conf, struct qerr *err);
+int dataplane_set_port(
+	struct dataplane *dp, int ifindex, const struct port_conf *port, struct qerr *err);
+
+/* Pairs. Setting one keeps the counters of an entry whose peer QPN does not change. */
+int dataplane_set_pair(struct dataplane *dp, const struct flow_key *flow, uint32_t peer_qpn,
+	enum pair_source source);
+void dataplane_clear_pair(struct dataplane *dp, const struct flow_key *flow);
+bool dataplane_get_pair(const struct dataplane *dp, const struct flow_key *flow, struct pair *pair);
+
+/* Counters of a port slot, summed over the CPUs. */
+int dataplane_get_stats(const struct dataplane *dp, uint32_t slot, struct port_stats *stats);
+int dataplane_get_state(const struct dataplane *dp, uint32_t slot, struct port_state *state);
+
+/* Call fn for every flow seen arriving, then for every QP whose frames leave by a reaction point.
+ */
+typedef void (*dataplane_flow_fn)(
+	void *arg, const struct flow_key *key, const struct flow *flow, const struct qp *qp);
+int dataplane_each_flow(const struct dataplane *dp, dataplane_flow_fn fn, void *arg);
+
+/* The QP record of a flow that leaves here; false when there is none. */
+bool dataplane_get_qp(const struct dataplane *dp, const struct flow_key *key, struct qp *qp);
+
+/* Forget flows and QPs silent since before_ns (CLOCK_MONOTONIC); returns how many. */
+size_t dataplane_age(struct dataplane *dp, uint64_t before_ns);
+
+/* Memory shared with the programs: see abi.h for who may write what. */
+struct qp_class *dataplane_qp_classes(const struct dataplane *dp);
+uint32_t *dataplane_qp_free(const struct dataplane *dp);
+struct qp_pool *dataplane_qp_pools(const struct dataplane *dp);
+
+/*
+ * The event ring: a descriptor to poll, and a call that hands over what is there. fn must not
+ * block. Returns the number of events.
+ */
+typedef void (*dataplane_event_fn)(void *arg, const struct event *event);
+int dataplane_events_open(struct dataplane *dp, dataplane_event_fn fn, void *arg, struct qerr *err);
+int dataplane_events_fd(const struct dataplane *dp);
+int dataplane_events_take(struct dataplane *dp);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the agent shows of itself, taken at one moment; the formats below are made from it. */
+#ifndef QUENCH_SNAPSHOT_H
+#define QUENCH_SNAPSHOT_H
+
+#include <jansson.h>
+#include <net/if.h>
+#include <stdio.h>
+
+#include "dataplane/dataplane.h"
+#include "policy/policy.h"
+#include "quench/abi.h"
+
+struct snapshot_port {
+	char name[IFNAMSIZ];
+	enum port_role role;
+	enum xdp_mode xdp;
+	struct port_stats stats;
+	struct port_state state;
+	uint32_t occupancy_bytes[CLASSES_MAX]; /* now, by class */
+	uint64_t queue_drops;		       /* counted by our qdiscs */
+	uint32_t qp_classes_taken;
+	uint32_t qps_limited;
+};
+
+struct snapshot {
+	char instance[64];
+	char policy_path[256];
+	uint64_t policy_loaded_at; /* seconds since the epoch */
+	size_t ports_count;
+	struct snapshot_port ports[SLOTS_MAX];
+	size_t classes_count;
+	struct policy_class classes[CLASSES_MAX];
+	uint64_t pairs;
+	uint64_t rate_changes; /* sent to the kernel */
+	uint64_t netlink_errors;
+	uint64_t cnps_handled;	 /* by the fast thread */
+	uint64_t cnps_unenforced; /* for QPs that have no class of their own */
+};
+
+/* One flow with what is known about it. */
+struct snapshot_flow {
+	struct flow_key key;
+	struct flow flow;
+	struct pair pair;     /* peer_qpn 0: not known */
+	uint64_t cnp_received; /* about this flow, by its sender */
+	uint64_t rate_bps;     /* 0: not limited here */
+};
+
+/* The names that the outside sees. */
+const char *snapshot_role_name(enum port_role role);
+const char *snapshot_xdp_name(enum xdp_mode mode);
+
+/* The Prometheus text format, version 0.0.4. */
+void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out);
+
+/* The documents of `quench status --json` and `quench flows --json`; the caller's to release. */
+json_t *snapshot_status_json(const struct snapshot *snapshot);
+json_t *snapshot_flow_json(const struct snapshot_flow *flow);
+
+#endif

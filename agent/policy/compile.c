@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// From the policy to what the kernel side is told.
+#include "policy/compile.h"
+
+#include <string.h>
+
+/* The unit of class_conf.slope. */
+#define SLOPE_ONE 281474976710656.0 /* 2^48 */
+
+uint32_t compile_slots(const struct policy *policy)
+{
+	return (uint32_t)policy->ports_count + 1;
+}
+
+static void compile_class(const struct policy_class *from, struct class_conf *to)
+{
+	to->priority = from->priority;
+	to->limit_bytes = from->limit_bytes;
+	to->ecn = from->ecn.present;
+	if (!from->ecn.present)
+		return;
+	to->kmin_bytes = from->ecn.kmin_bytes;
+	to->kmax_bytes = from->ecn.kmax_bytes;
+	to->slope = (uint64_t)(from->ecn.pmax * SLOPE_ONE / (to->kmax_bytes - to->kmin_bytes));
+}
+
+void compile_conf(const struct policy *policy, struct conf *conf)
+{
+	memset(conf, 0, sizeof(*conf));
+	conf->cnp_interval_ns = policy->cnp.interval_ns;
+	conf->mark_mask = COMPILE_MARK_MASK;
+	conf->slots = compile_slots(policy);
+	conf->cnp_tos = policy->cnp.dscp << 2;
+	memset(conf->dscp_class, CLASS_NONE, sizeof(conf->dscp_class));
+	memset(conf->pcp_class, CLASS_NONE, sizeof(conf->pcp_class));
+	for (size_t c = 0; c < policy->classes_count; c++) {
+		const struct policy_class *cls = &policy->classes[c];
+
+		compile_class(cls, &conf->classes[c]);
+		for (int dscp = 0; dscp < 64; dscp++)
+			if (cls->dscp_mask >> dscp & 1)
+				conf->dscp_class[dscp] = c;
+		for (int pcp = 0; pcp < 8; pcp++)
+			if (cls->pcp_mask >> pcp & 1)
+				conf->pcp_class[pcp] = c;
+	}
+}
+
+uint32_t compile_port_flags(const struct policy *policy, const struct policy_port *port)
+{
+	bool notify = policy->cnp.generate != CNP_OFF;
+
+	if (port->role == PORT_HOST)
+		return PORT_REACTION | (notify ? PORT_NOTIFY_INGRESS : 0);
+	if (port->role == PORT_GATEWAY)
+		return PORT_MARKS | (notify && port->notify ? PORT_NOTIFY_EGRESS : 0);
+	return 0;
+}
+
+uint8_t compile_reaction_class(const struct policy *policy)
+{
+	size_t best = 0;
+
+	for (size_t c = policy->classes_count; c-- > 0;)
+		if (policy->classes[c].kind == CLASS_LOSSLESS)
+			best = c;
+	for (size_t c = policy->classes_count; c-- > 0;)
+		if (policy->classes[c].kind == CLASS_LOSSLESS && policy->classes[c].ecn.present)
+			best = c;
+	return best;
+}
+
+void compile_dcqcn(
+	const struct policy *policy, const struct policy_port *port, struct dcqcn_params *params)
+{
+	const struct policy_dcqcn *from = &policy->dcqcn;
+
+	memset(params, 0, sizeof(*params));
+	params->line_rate_bps = from->line_rate_bps ? from->line_rate_bps : port->rate_bps;
+	params->min_rate_bps = from->min_rate_bps;
+	params->g = from->g;
+	params->increase_timer_ns = from->increase_timer_ns;
+	params->alpha_timer_ns = from->alpha_timer_ns;
+	params->byte_counter_bytes = from->byte_counter_bytes;
+	params->fast_recovery = from->fast_recovery;
+	params->additive_bps = from->additive_bps;
+}

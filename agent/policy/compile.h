@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From the policy to what the kernel side is told. Pure. */
+#ifndef QUENCH_COMPILE_H
+#define QUENCH_COMPILE_H
+
+#include "control/dcqcn.h"
+#include "policy/policy.h"
+#include "quench/abi.h"
+
+/* The bits of skb->mark that mark quench's clones. */
+#define COMPILE_MARK_MASK 0x30000000u
+
+/* Ports have slots 1.. in the policy's order; slot 0 is this machine itself. */
+uint32_t compile_slots(const struct policy *policy);
+
+/* The instance-wide configuration. */
+void compile_conf(const struct policy *policy, struct conf *conf);
+
+/* What port does, as PORT_* flags without PORT_ARMED. */
+uint32_t compile_port_flags(const struct policy *policy, const struct policy_port *port);
+
+/*
+ * The class whose QPs a reaction point limits: the first lossless one with ECN, else the first
+ * lossless one, else 0.
+ */
+uint8_t compile_reaction_class(const struct policy *policy);
+
+/* DCQCN's parameters for the QPs of this port. */
+void compile_dcqcn(
+	const struct policy *policy, const struct policy_port *port, struct dcqcn_params *params);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The typed policy: what one YAML file says, every value in one unit and within its range. */
+#ifndef QUENCH_POLICY_H
+#define QUENCH_POLICY_H
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "qerr.h"
+
+#define POLICY_PORTS_MAX   62
+#define POLICY_CLASSES_MAX 8
+#define POLICY_PAIRS_MAX   1024
+#define POLICY_NAME_MAX	   32
+
+enum port_role { PORT_GATEWAY, PORT_HOST, PORT_NIC, PORT_MONITOR };
+enum port_xdp { PORT_XDP_NATIVE, PORT_XDP_GENERIC_OK };
+enum class_kind { CLASS_LOSSLESS, CLASS_SEMI_LOSSLESS, CLASS_LOSSY };
+enum cnp_generate { CNP_OFF, CNP_ON_CE, CNP_AT_MARK };
+enum dcqcn_variant { DCQCN_SIGCOMM15 };
+
+struct policy_port {
+	char name[IFNAMSIZ];
+	enum port_role role;
+	enum port_xdp xdp;
+	uint64_t rate_bps; /* what the port may send, shaped by us; wire bit/s; 0: not given */
+	bool notify;	   /* make CNPs here for the receivers behind this port */
+	int line;	   /* where the port stands in the file */
+};
+
+struct policy_ecn {
+	bool present;
+	uint32_t kmin_bytes;
+	uint32_t kmax_bytes;
+	double pmax; /* (0, 1] */
+};
+
+struct policy_class {
+	char name[POLICY_NAME_MAX];
+	uint8_t priority;   /* 0..7 */
+	uint64_t dscp_mask; /* bit n: DSCP n belongs here */
+	uint8_t pcp_mask;   /* bit n: PCP n belongs here */
+	enum class_kind kind;
+	uint32_t limit_bytes; /* what all queues of the class may hold together at one port */
+	struct policy_ecn ecn;
+	int line;
+};
+
+struct policy_cnp {
+	enum cnp_generate generate;
+	uint8_t dscp;
+	uint8_t priority;
+	uint64_t interval_ns;
+};
+
+struct policy_dcqcn {
+	enum dcqcn_variant variant;
+	uint64_t line_rate_bps; /* 0: the port's rate */
+	double g;		/* (0, 1] */
+	uint64_t increase_timer_ns;
+	uint64_t alpha_timer_ns;
+	uint64_t byte_counter_bytes; /* 0: off */
+	uint32_t fast_recovery;	     /* F, stages */
+	uint64_t additive_bps;	     /* R_AI */
+	uint64_t min_rate_bps;
+	uint32_t qp_classes; /* size of the pool at each reaction-point port */
+	uint64_t idle_ns;    /* a QP silent for this long gives its class back */
+	uint64_t tick_ns;    /* how often rates are sent to the kernel */
+	double step;	     /* a rate that moved by less than this share is not sent */
+};
+
+struct policy_endpoint {
+	struct in6_addr addr; /* IPv4 as ::ffff:a.b.c.d */
+	uint32_t qpn;	      /* 2..0xffffff */
+};
+
+struct policy_pair {
+	struct policy_endpoint a, b;
+};
+
+struct policy_observe {
+	char host[64]; /* numeric address */
+	uint16_t port;
+};
+
+struct policy {
+	uint32_t version; /* of the format: 1 */
+	struct policy_port ports[POLICY_PORTS_MAX];
+	size_t ports_count;
+	struct policy_class classes[POLICY_CLASSES_MAX];
+	size_t classes_count;
+	struct policy_cnp cnp;
+	struct policy_dcqcn dcqcn;
+	struct policy_pair pairs[POLICY_PAIRS_MAX];
+	size_t pairs_count;
+	struct policy_observe observe;
+	uint32_t flows_max; /* size of the flow table */
+};
+
+/* Called once for each fault found; text is the whole "file:line:column: field: what" line. */
+typedef void (*policy_report_fn)(void *arg, const char *text);
+
+/*
+ * Read the policy text of len bytes, called name in messages, into *policy (whole, defaults
+ * filled in). Every fault is reported, not only the first. Returns 0, or -EINVAL when at least
+ * one fault was reported; *policy is then not to be used. Allocates nothing that outlives it.
+ */
+int policy_parse(const char *text, size_t len, const char *name, struct policy *policy,
+	policy_report_fn report, void *arg);
+
+/*
+ * Read the file at path and parse it as above. When it cannot be read: -errno and *err says why;
+ * when it was read and has faults: -EINVAL, they were reported and *err is empty.
+ */
+int policy_load(const char *path, struct policy *policy, policy_report_fn report, void *arg,
+	struct qerr *err);
+
+/* Write every key with its unit, default and range as a Markdown table: the reference page. */
+void policy_describe(FILE *out);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What our queues hold, read from the kernel's own statistics (depth.bpf.c). */
+#ifndef QUENCH_DEPTH_BPF_H
+#define QUENCH_DEPTH_BPF_H
+
+#include "maps.bpf.h"
+
+struct qdisc_seen {
+	__u64 dev_queue;
+	__u64 sent_bytes; /* left the queue so far */
+	__u32 flags, handle, parent;
+	__u32 backlog_bytes;
+	int refs;
+	int zero;
+};
+
+/* Fill *seen from the qdisc at that place of qdisc_refs. 1; 0 when there is none to believe. */
+int depth_read(__u32 ref_index, struct qdisc_seen *seen);
+
+/*
+ * Look for this port's qdiscs if the agent asked for it (a new generation) or, at most every
+ * WALK_RETRY_NS, if one is missing. Call it with the frame at hand, at an egress hook.
+ */
+int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *port, bool missing);
+
+#endif

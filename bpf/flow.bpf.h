@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What every RoCE frame adds to the record of its flow. */
+#ifndef QUENCH_FLOW_BPF_H
+#define QUENCH_FLOW_BPF_H
+
+#include "maps.bpf.h"
+
+/* PSNs of requests run on by one; a jump ahead is a gap, a step back a retransmission. */
+static inline __attribute__((always_inline)) void flow_note_psn(
+	struct flow *flow, const struct wire_frame *f)
+{
+	__s32 ahead = wire_psn_ahead(f->psn, flow->psn);
+
+	if (flow->psn_known && ahead <= 0) {
+		__sync_fetch_and_add(&flow->retransmissions, 1);
+		return;
+	}
+	if (flow->psn_known && ahead > 1)
+		__sync_fetch_and_add(&flow->psn_gaps, 1);
+	flow->psn = f->psn;
+	/* a READ request takes as many PSNs as its answer has packets: start afresh behind it */
+	flow->psn_known = f->opcode != OP_RC_READ_REQUEST;
+}
+
+static inline __attribute__((always_inline)) void flow_note(
+	struct flow *flow, const struct wire_frame *f, __u32 slot)
+{
+	__sync_fetch_and_add(&flow->packets, 1);
+	__sync_fetch_and_add(&flow->bytes, f->icrc_off + ICRC_BYTES - f->l3_off);
+	if (wire_is_ce(f->tos))
+		__sync_fetch_and_add(&flow->ce, 1);
+	if (wire_is_ack(f->opcode)) {
+		if ((f->syndrome & AETH_TYPE_MASK) == AETH_NAK)
+			__sync_fetch_and_add(&flow->nak, 1);
+	} else if (!wire_is_response(f->opcode)) {
+		flow_note_psn(flow, f);
+	}
+	flow->last_ns = bpf_ktime_get_coarse_ns();
+	flow->slot = slot;
+	flow->l3 = f->l3;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Every map, defined once (in maps.bpf.c, which sets MAPS_DEFINE) and declared everywhere else. */
+#ifndef QUENCH_MAPS_BPF_H
+#define QUENCH_MAPS_BPF_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "quench/abi.h"
+
+#ifdef MAPS_DEFINE
+#define MAP
+#else
+#define MAP extern
+#endif
+
+/* Sizes of 1 are placeholders: the agent sets them from the policy before loading. */
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct conf);
+} conf_map SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SLOTS_MAX);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct port_conf);
+} ports SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SLOTS_MAX);
+	__type(key, __u32); /* slot */
+	__type(value, struct port_stats);
+} port_stats SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS_MAX);
+	__type(key, __u32); /* slot */
+	__type(value, struct port_state);
+} port_state SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow_key);
+	__type(value, struct qp);
+} qps SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow_key);
+	__type(value, struct pair);
+} pairs SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32); /* port_conf.qp_base + QP class */
+	__type(value, struct qp_class);
+} qp_classes SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32); /* port_conf.qp_base + place in the ring */
+	__type(value, __u32);
+} qp_free SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SLOTS_MAX);
+	__type(key, __u32); /* slot */
+	__type(value, struct qp_pool);
+} qp_pools SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32); /* port_conf.refs_base + ref_*() */
+	__type(value, struct qdisc_ref);
+} qdisc_refs SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);   /* address of a qdisc */
+	__type(value, __u32); /* its entry of qdisc_refs */
+} qdisc_by_ptr SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} events SEC(".maps");
+
+static inline __attribute__((always_inline)) struct conf *conf_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&conf_map, &zero);
+}
+
+static inline __attribute__((always_inline)) struct port_conf *port_get(__u32 ifindex)
+{
+	return bpf_map_lookup_elem(&ports, &ifindex);
+}
+
+static inline __attribute__((always_inline)) struct port_stats *stats_get(__u32 slot)
+{
+	return bpf_map_lookup_elem(&port_stats, &slot);
+}
+
+#endif

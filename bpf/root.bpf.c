@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A frame enters a port's queue tree: which queue, is there room, is it to be marked? Runs as the
+// root HTB's classifier, under its lock, so the depths it reads are exact.
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "event.bpf.h"
+#include "frame.bpf.h"
+#include "mark.bpf.h"
+#include "steer.bpf.h"
+
+static inline __attribute__((always_inline)) int enqueue_at(struct __sk_buff *skb, __u16 minor)
+{
+	skb->tc_classid = minor;
+	return TC_ACT_OK;
+}
+
+/* The slot of the port that the frame came in by. */
+static inline __attribute__((always_inline)) __u32 ingress_slot(struct __sk_buff *skb)
+{
+	struct port_conf *from = skb->ingress_ifindex ? port_get(skb->ingress_ifindex) : NULL;
+
+	return from && from->slot < SLOTS_MAX ? from->slot : SLOT_LOCAL;
+}
+
+SEC("tc")
+int quench_root(struct __sk_buff *skb)
+{
+	struct port_conf *port = port_get(skb->ifindex);
+	struct conf *conf = conf_get();
+	struct qdisc_seen gate = {};
+	struct port_stats *stats;
+	struct class_conf *cls;
+	struct wire_frame f;
+	__u32 slot, index;
+	bool known;
+	__u16 leaf;
+
+	if (!port || !conf)
+		return TC_ACT_UNSPEC;
+	stats = stats_get(port->slot);
+	if (!stats)
+		return TC_ACT_UNSPEC;
+	if (skb->mark & conf->mark_mask) {
+		stats->drops[PORT_DROP_STRAY_CLONE]++;
+		return enqueue_at(skb, MINOR_SINK);
+	}
+	frame_read(skb, &f);
+	slot = ingress_slot(skb);
+	if (f.kind == WIRE_CM && slot == SLOT_LOCAL)
+		event_send_cm(
+			(void *)(long)skb->data, (void *)(long)skb->data_end, &f, port, stats);
+	if (f.kind == WIRE_CNP)
+		return enqueue_at(skb, MINOR_CONTROL);
+	index = frame_class(conf, &f);
+	if (index >= CLASSES_MAX)
+		return enqueue_at(skb, MINOR_DEFAULT);
+	cls = &conf->classes[index];
+
+	known = depth_read(port->refs_base + ref_gate(index), &gate);
+	depth_resolve(skb, conf, port, !known);
+	if (!known) {
+		stats->depth_unknown++;
+	} else {
+		if (gate.backlog_bytes + skb->wire_len > cls->limit_bytes) {
+			stats->drops[PORT_DROP_LIMIT]++;
+			return TC_ACT_SHOT;
+		}
+		if (port->flags & PORT_MARKS)
+			mark_frame(skb, cls, &f, gate.backlog_bytes, stats);
+	}
+	leaf = MINOR_SLOT + slot;
+	if (port->flags & PORT_REACTION && index == port->reaction_class && wire_is_roce(f.kind))
+		leaf = steer_qp(skb, conf, port, &f, slot, stats);
+	skb->priority = TREE_CLASS(TREE_INNER + index, leaf);
+	return enqueue_at(skb, MINOR_PRIORITY + index);
+}

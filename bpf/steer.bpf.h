@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which leaf a frame waits in. On most ports: one leaf per ingress port. On a reaction-point port
+ * each QP has a leaf of its own while there is one to give; a QP changes its leaf only when no
+ * frame of it is left in the old one, so that it never overtakes itself. All of this runs under
+ * the root qdisc's lock: nothing else touches this port's QPs meanwhile.
+ */
+#ifndef QUENCH_STEER_BPF_H
+#define QUENCH_STEER_BPF_H
+
+#include "depth.bpf.h"
+#include "flow.bpf.h"
+
+static inline __attribute__((always_inline)) struct qp_class *qp_class_get(
+	const struct port_conf *port, __u32 leaf)
+{
+	__u32 index = port->qp_base + leaf;
+
+	if (leaf >= port->qp_count)
+		return NULL;
+	return bpf_map_lookup_elem(&qp_classes, &index);
+}
+
+/* Has the QP's old leaf sent all that the QP put there? Unknown counts as no. */
+static inline __attribute__((always_inline)) bool leaf_is_drained(
+	const struct port_conf *port, __u32 ref, __u64 position)
+{
+	struct qdisc_seen seen = {};
+
+	if (!depth_read(port->refs_base + ref, &seen))
+		return false;
+	return !seen.backlog_bytes || (position && seen.sent_bytes >= position);
+}
+
+/* Take a class from the port's pool for the flow; false when it is empty. */
+static inline __attribute__((always_inline)) bool qp_class_take(
+	const struct port_conf *port, const struct flow_key *key, struct qp *qp)
+{
+	struct qp_pool *pool = bpf_map_lookup_elem(&qp_pools, &port->slot);
+	struct qp_class *cls;
+	__u32 at, *leaf;
+
+	if (!pool || !port->qp_count || pool->head == *(volatile __u32 *)&pool->tail)
+		return false;
+	at = port->qp_base + pool->head % port->qp_count;
+	leaf = bpf_map_lookup_elem(&qp_free, &at);
+	if (!leaf)
+		return false;
+	cls = qp_class_get(port, *leaf);
+	if (!cls)
+		return false;
+	qp->leaf = *leaf;
+	qp->generation = cls->generation;
+	cls->owner = *key;
+	cls->last_ns = bpf_ktime_get_coarse_ns();
+	cls->taken = 1;
+	pool->head++;
+	return true;
+}
+
+static inline __attribute__((always_inline)) struct qp *qp_get(const struct flow_key *key)
+{
+	struct qp fresh = {.leaf = QP_SHARED_LEAF};
+	struct qp *qp = bpf_map_lookup_elem(&qps, key);
+
+	if (qp)
+		return qp;
+	bpf_map_update_elem(&qps, key, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&qps, key);
+}
+
+/* Remember how far the shared leaf must get before the QP may leave it. */
+static inline __attribute__((always_inline)) void qp_ride_shared(
+	const struct port_conf *port, __u32 shared_ref, struct qp *qp, __u32 wire_len)
+{
+	struct qdisc_seen seen = {};
+
+	if (depth_read(port->refs_base + shared_ref, &seen))
+		qp->position = seen.sent_bytes + seen.backlog_bytes + wire_len;
+	else
+		qp->position = ~0ull;
+}
+
+/* The minor id of the leaf, below its class's inner HTB, for a RoCE frame of a reaction point. */
+static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *skb,
+	const struct conf *conf, const struct port_conf *port, const struct wire_frame *f,
+	__u32 slot, struct port_stats *stats)
+{
+	__u32 shared_ref = ref_slot_leaf(port->reaction_class, conf->slots, slot);
+	struct qp *qp = qp_get(&f->key);
+	struct qp_class *cls;
+
+	if (!qp) {
+		stats->flows_full++;
+		return MINOR_SLOT + slot;
+	}
+	flow_note(&qp->flow, f, port->slot);
+	if (qp->leaf != QP_SHARED_LEAF) {
+		cls = qp_class_get(port, qp->leaf);
+		if (cls && cls->generation == qp->generation) {
+			cls->last_ns = qp->flow.last_ns;
+			return MINOR_QP + qp->leaf;
+		}
+		if (!leaf_is_drained(port, ref_qp_leaf(conf->slots, qp->leaf), 0))
+			return MINOR_QP + qp->leaf;
+		qp->leaf = QP_SHARED_LEAF;
+		qp->position = 0;
+	}
+	if (!wire_is_ack(f->opcode)) {
+		if ((!qp->position || leaf_is_drained(port, shared_ref, qp->position)) &&
+			qp_class_take(port, &f->key, qp))
+			return MINOR_QP + qp->leaf;
+		stats->qp_unenforced++;
+	}
+	qp_ride_shared(port, shared_ref, qp, skb->wire_len);
+	return MINOR_SLOT + slot;
+}
+
+#endif

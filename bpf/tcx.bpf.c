@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The tc hooks of a port, outside any lock: ask for CNPs about CE frames, and turn the clones that
+// such a request makes into CNPs as they leave.
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "cnp.bpf.h"
+#include "depth.bpf.h"
+#include "mark.bpf.h"
+
+/* Both tcx and clsact read this as "carry on with the next program". */
+enum { HOOK_NEXT = TC_ACT_UNSPEC };
+
+/* A CE frame for this host: the host is the notification point. */
+SEC("tc")
+int quench_tc_ingress(struct __sk_buff *skb)
+{
+	struct port_conf *port = port_get(skb->ifindex);
+	struct conf *conf = conf_get();
+	struct port_stats *stats;
+	struct wire_frame f;
+
+	if (!port || !conf || !(port->flags & PORT_NOTIFY_INGRESS))
+		return HOOK_NEXT;
+	frame_read(skb, &f);
+	if (!wire_is_ce(f.tos) || !frame_is_notifiable(&f))
+		return HOOK_NEXT;
+	stats = stats_get(port->slot);
+	if (stats)
+		cnp_request(skb, conf, &f, stats, skb->ifindex, CLONE_CNP_BACK);
+	return HOOK_NEXT;
+}
+
+/* Has this port's stack written the frame's Ethernet header (routed), or was it bridged? */
+static inline __attribute__((always_inline)) bool is_routed(
+	struct __sk_buff *skb, const struct port_conf *port)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct wire_eth *eth = data;
+	int i;
+
+	if (data + sizeof(*eth) > end)
+		return false;
+	for (i = 0; i < 6; i++)
+		if (eth->src[i] != port->mac[i])
+			return false;
+	return true;
+}
+
+/*
+ * The receivers behind this port send no CNPs, so the port does: it marks here, before the queue,
+ * so that the frame it marks is the frame it notifies about.
+ */
+static inline __attribute__((always_inline)) void notify_for_receivers(
+	struct __sk_buff *skb, const struct conf *conf, const struct port_conf *port)
+{
+	struct port_stats *stats = stats_get(port->slot);
+	struct qdisc_seen gate = {};
+	struct wire_frame f;
+	__u32 index;
+
+	frame_read(skb, &f);
+	if (!stats || !frame_is_notifiable(&f) || !skb->ingress_ifindex)
+		return;
+	index = frame_class(conf, &f);
+	if (index < CLASSES_MAX && depth_read(port->refs_base + ref_gate(index), &gate))
+		mark_frame(skb, &conf->classes[index], &f, gate.backlog_bytes, stats);
+	if (wire_is_ce(f.tos))
+		cnp_request(skb, conf, &f, stats, skb->ingress_ifindex,
+			is_routed(skb, port) ? CLONE_CNP_ROUTED : CLONE_CNP_BACK);
+}
+
+SEC("tc")
+int quench_tc_egress(struct __sk_buff *skb)
+{
+	struct conf *conf = conf_get();
+	struct port_conf *port;
+	struct port_stats *stats;
+	__u32 mark;
+
+	if (!conf)
+		return HOOK_NEXT;
+	mark = skb->mark & conf->mark_mask;
+	port = port_get(skb->ifindex);
+	if (!port)
+		return HOOK_NEXT;
+	if (mark) {
+		stats = stats_get(port->slot);
+		if (stats &&
+			cnp_morph(skb, conf, mark / (conf->mark_mask & -conf->mark_mask), stats))
+			return HOOK_NEXT;
+		if (stats)
+			stats->drops[PORT_DROP_MORPH]++;
+		return TC_ACT_SHOT;
+	}
+	if (port->flags & PORT_NOTIFY_EGRESS)
+		notify_for_receivers(skb, conf, port);
+	return HOOK_NEXT;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the BPF programs and the agent agree on: map keys and values, events, configuration, and
+ * the names (handles, class ids, slots) of everything in a port's queue tree. A change to any
+ * layout here raises ABI_VERSION, which is part of the pin path.
+ */
+#ifndef QUENCH_ABI_H
+#define QUENCH_ABI_H
+
+#include "quench/wire.h"
+
+enum {
+	ABI_VERSION = 1,
+
+	CLASSES_MAX = 8,
+	SLOTS_MAX = 64, /* slot 0: frames that this machine made, or whose port is unknown */
+	SLOT_LOCAL = 0,
+	QP_CLASSES_MAX = 4096, /* in one port's pool */
+	CLASS_NONE = 0xff,
+};
+
+/*
+ * The queue tree of a port. Majors are qdisc handles; minors are HTB classes of the parent.
+ *
+ *     HTB TREE_ROOT  (the port's rate)
+ *       1 port ─┬─ 0x10+c priority class c ─ TBF TREE_GATE+c ─ 1 ─ HTB TREE_INNER+c
+ *               │                                ├─ 1+slot      bfifo per ingress port
+ *               │                                └─ 0x1000+k    bfifo per QP class k
+ *               ├─ 0x20 control (CNPs)           bfifo
+ *               └─ 0x30 best effort, the default bfifo
+ *       0x31 sink, not under the port: a queue that holds nothing
+ */
+enum {
+	TREE_ROOT = 0x9000,
+	TREE_GATE = 0x9010,  /* + class */
+	TREE_INNER = 0x9020, /* + class */
+	TREE_CONTROL_LEAF = 0x9030,
+	TREE_DEFAULT_LEAF = 0x9031,
+	TREE_SINK_LEAF = 0x9032,
+	TREE_SLOT_LEAF = 0xa000, /* + class * SLOTS_MAX + ingress slot */
+	TREE_QP_LEAF = 0xb000,	 /* + QP class */
+
+	MINOR_PORT = 0x1,
+	MINOR_PRIORITY = 0x10, /* + class */
+	MINOR_CONTROL = 0x20,
+	MINOR_DEFAULT = 0x30,
+	MINOR_SINK = 0x31,
+	MINOR_GATE_CHILD = 0x1, /* TBF's only class */
+	MINOR_SLOT = 0x1,	/* + ingress slot */
+	MINOR_QP = 0x1000,	/* + QP class */
+};
+
+#define TREE_HANDLE(major)	 ((__u32)(major) << 16)
+#define TREE_CLASS(major, minor) (TREE_HANDLE(major) | (__u32)(minor))
+
+/* What a port does; port_conf.flags. */
+enum {
+	PORT_NOTIFY_INGRESS = 1 << 0, /* a CE frame that arrives here for this host earns a CNP */
+	PORT_NOTIFY_EGRESS = 1 << 1,  /* a CE frame that leaves here earns a CNP */
+	PORT_REACTION = 1 << 2,	      /* QP classes; received CNPs go to the fast thread */
+	PORT_ARMED = 1 << 3,	      /* the egress hook that turns clones into CNPs is in place */
+	PORT_MARKS = 1 << 4,	      /* ECN marking by depth */
+};
+
+struct class_conf {
+	__u32 kmin_bytes, kmax_bytes;
+	__u64 slope; /* marking probability per byte above kmin, in units of 2^-48 */
+	__u32 limit_bytes;
+	__u8 priority;
+	__u8 ecn; /* 1: mark */
+	__u16 zero;
+};
+_Static_assert(sizeof(struct class_conf) == 24, "class_conf");
+
+/* One for the instance; written by the agent, read by every program. */
+struct conf {
+	__u64 cnp_interval_ns;
+	__u32 mark_mask; /* the bits of skb->mark that are ours, on clones only */
+	__u32 slots;	 /* ports + 1 */
+	__u8 cnp_tos;
+	__u8 zero[7];
+	__u8 dscp_class[64]; /* class of each DSCP, or CLASS_NONE */
+	__u8 pcp_class[8];   /* for frames without an IP header */
+	struct class_conf classes[CLASSES_MAX];
+};
+_Static_assert(sizeof(struct conf) == 288, "conf");
+
+/* What a clone is to become, as a value inside conf.mark_mask's lowest two bits. */
+enum clone_mark { CLONE_NONE, CLONE_CNP_BACK, CLONE_CNP_ROUTED };
+
+struct port_conf { /* map ports, by ifindex */
+	__u32 slot;
+	__u32 flags;
+	__u32 refs_base;     /* this port's first entry of qdisc_refs */
+	__u32 qp_base;	     /* this port's first entry of qp_classes and qp_free */
+	__u32 qp_count;	     /* size of its pool; 0: none */
+	__u32 generation;    /* a new one makes the egress program look for the qdiscs again */
+	__u8 reaction_class; /* the class whose QPs are limited */
+	__u8 mac[6];
+	__u8 zero;
+};
+_Static_assert(sizeof(struct port_conf) == 32, "port_conf");
+
+/* A port's entries of qdisc_refs: gates, then ingress leaves, then QP leaves. */
+static inline __u32 ref_gate(__u32 cls)
+{
+	return cls;
+}
+
+static inline __u32 ref_slot_leaf(__u32 cls, __u32 slots, __u32 slot)
+{
+	return CLASSES_MAX + cls * slots + slot;
+}
+
+static inline __u32 ref_qp_leaf(__u32 slots, __u32 qp_class)
+{
+	return CLASSES_MAX + CLASSES_MAX * slots + qp_class;
+}
+
+/* A qdisc of ours and what it must still look like to be believed. ptr 0: not found. */
+struct qdisc_ref {
+	__u64 ptr;
+	__u64 dev_queue;
+	__u32 handle;
+	__u32 parent;
+};
+_Static_assert(sizeof(struct qdisc_ref) == 24, "qdisc_ref");
+
+struct port_state {	  /* by slot; written by the egress program */
+	__u32 generation; /* the one that the refs were found for */
+	__u32 found;	  /* qdiscs of ours seen by that walk */
+	__u64 retry_ns;	  /* no second walk before this */
+	__u32 depth_max_bytes[CLASSES_MAX]; /* the deepest that a frame has found */
+};
+_Static_assert(sizeof(struct port_state) == 48, "port_state");
+
+/* Why a CNP that was due was not sent. */
+#define CNP_SUPPRESSED(X)                                                                          \
+	X(INTERVAL, "interval")		/* one went out less than an interval ago */               \
+	X(UNKNOWN_PAIR, "unknown_pair") /* the sender's QPN is not known */                        \
+	X(NOT_ARMED, "not_armed")	/* the port it would leave by cannot make CNPs */          \
+	X(CLONE, "clone_failed")	/* no memory, or the port is down */                       \
+	X(NO_ROUTE, "no_route")		/* no neighbour toward the sender */                       \
+	X(MORPH, "morph_failed")	/* the clone could not be rewritten */
+
+enum cnp_suppressed {
+#define X(id, name) CNP_SUPPRESSED_##id,
+	CNP_SUPPRESSED(X)
+#undef X
+		CNP_SUPPRESSED_COUNT
+};
+
+/* Frames that a program of ours dropped. */
+#define PORT_DROPS(X)                                                                              \
+	X(LIMIT, "class_limit")	      /* the class held its limit */                               \
+	X(STRAY_CLONE, "stray_clone") /* a clone that nothing turned into a CNP */                 \
+	X(MORPH, "morph_failed")      /* a clone that could not become one */                      \
+	X(PAUSE, "pause_consumed")    /* MAC control frames end at the port */
+
+enum port_drop {
+#define X(id, name) PORT_DROP_##id,
+	PORT_DROPS(X)
+#undef X
+		PORT_DROP_COUNT
+};
+
+struct port_stats { /* by slot, per CPU */
+	__u64 frames[WIRE_KIND_COUNT];
+	__u64 ce_received;
+	__u64 ce_marked;
+	__u64 cnp_sent;
+	__u64 cnp_received;
+	__u64 cnp_unknown_pair; /* received, but for a QP that is not known */
+	__u64 cnp_suppressed[CNP_SUPPRESSED_COUNT];
+	__u64 drops[PORT_DROP_COUNT];
+	__u64 depth_unknown; /* frames let through with no depth to judge by */
+	__u64 flows_full;    /* frames of flows that found no place in the table */
+	__u64 qp_unenforced; /* data frames of QPs that ride in the shared leaf */
+	__u64 ring_drops;    /* events lost because the ring was full */
+};
+
+/* A flow: everything from one source to one destination QP. Counts never go back. */
+struct flow {
+	__u64 packets;
+	__u64 bytes; /* of the IP packet or GRH: ICRC counted, Ethernet and its padding not */
+	__u64 ce;
+	__u64 nak;
+	__u64 psn_gaps;	       /* requests whose PSN jumped ahead */
+	__u64 retransmissions; /* requests whose PSN had been seen */
+	__u64 last_ns;	       /* CLOCK_MONOTONIC, to a timer tick */
+	__u32 psn;	       /* the last request's */
+	__u16 slot;	       /* the port it was last seen on */
+	__u8 psn_known;
+	__u8 l3;
+};
+_Static_assert(sizeof(struct flow) == 64, "flow");
+
+/* Where a QP's frames wait on a reaction-point port (map qps, by flow_key). */
+struct qp {
+	struct flow flow;
+	__u64 position;	  /* shared leaf: bytes it will have sent once our last frame is out */
+	__u32 leaf;	  /* QP class, or QP_SHARED_LEAF */
+	__u32 generation; /* of that class when it was taken */
+};
+_Static_assert(sizeof(struct qp) == 80, "qp");
+#define QP_SHARED_LEAF 0xffffffffu
+
+/*
+ * A class of a port's pool (map qp_classes, shared memory with the agent). The kernel takes it
+ * from the ring qp_free under the root lock; the agent takes it back by raising the generation,
+ * and returns it to the ring once its queue is empty.
+ */
+struct qp_class {
+	struct flow_key owner;
+	__u64 last_ns;
+	__u32 generation;
+	__u32 taken;
+};
+_Static_assert(sizeof(struct qp_class) == 56, "qp_class");
+
+struct qp_pool { /* by slot, shared memory: head belongs to the kernel, tail to the agent */
+	__u32 head;
+	__u32 zero[15]; /* a cache line each */
+	__u32 tail;
+	__u32 zero2[15];
+};
+_Static_assert(sizeof(struct qp_pool) == 128, "qp_pool");
+
+enum pair_source { PAIR_CM = 1, PAIR_POLICY = 2 };
+
+/* The other end's QPN for a flow: who a CNP about it is for (map pairs, by flow_key). */
+struct pair {
+	__u64 last_cnp_ns; /* sent about this flow */
+	__u64 cnp_sent;
+	__u64 cnp_received; /* CNPs whose own key this is */
+	__u32 peer_qpn;
+	__u32 source; /* enum pair_source */
+};
+_Static_assert(sizeof(struct pair) == 32, "pair");
+
+/* Events, kernel to fast thread, through the ring. */
+enum event_type { EVENT_CNP = 1, EVENT_CM = 2 };
+
+struct event {
+	__u32 type;
+	__u32 slot;
+	__u64 time_ns;
+	struct flow_key key; /* of the frame that caused it */
+	struct wire_cm cm;   /* EVENT_CM */
+	__u32 peer_qpn;	     /* EVENT_CNP: the receiver's QPN, so the data flow's dst_qpn */
+};
+_Static_assert(sizeof(struct event) == 80, "event");
+
+#endif

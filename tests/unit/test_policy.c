@@ -1,0 +1,744 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The policy reader: exact values of good policies, exact messages of bad ones, the reference page.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <arpa/inet.h>
+#include <cmocka.h>
+
+#include "policy/fields.h"
+#include "policy/policy.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* What a policy needs at the least, on lines 1 and 2. */
+#define HEAD "version: 1\nports: [{name: eth0, role: host, rate: 200Mbit}]\n"
+#define ECN  "ecn: {kmin: 20KB, kmax: 100KB, pmax: 10%}"
+#define ROCE "name: roce, priority: 3, dscp: [26], kind: lossless, limit: 1MiB"
+
+#define TOP_KEYS   "version, ports, classes, cnp, dcqcn, pairs, observe or flows_max"
+#define PORT_KEYS  "name, role, rate, xdp or notify"
+#define CLASS_KEYS "name, priority, dscp, pcp, kind, limit or ecn"
+
+static struct policy policy;
+
+struct faults {
+	char text[8192]; /* a line each */
+	size_t count;
+};
+
+static void collect(void *arg, const char *text)
+{
+	struct faults *faults = arg;
+	size_t used = strlen(faults->text);
+
+	assert_null(strchr(text, '\n'));
+	snprintf(faults->text + used, sizeof(faults->text) - used, "%s\n", text);
+	faults->count++;
+}
+
+static int parse(const char *text, struct faults *faults)
+{
+	*faults = (struct faults){};
+	return policy_parse(text, strlen(text), "p.yaml", &policy, collect, faults);
+}
+
+static void assert_good(const char *text)
+{
+	struct faults faults;
+
+	if (parse(text, &faults))
+		fail_msg("%s\nrefused:\n%s", text, faults.text);
+	assert_int_equal(faults.count, 0);
+}
+
+/* want has every fault on a line of its own, each without "p.yaml:". */
+static void assert_faults(const char *text, const char *want)
+{
+	struct faults faults;
+	char got[sizeof(faults.text)] = "";
+	char *save = NULL;
+
+	assert_int_equal(parse(text, &faults), -EINVAL);
+	for (char *line = strtok_r(faults.text, "\n", &save); line;
+		line = strtok_r(NULL, "\n", &save)) {
+		assert_memory_equal(line, "p.yaml:", strlen("p.yaml:"));
+		strcat(strcat(got, line + strlen("p.yaml:")), "\n");
+	}
+	if (strncmp(got, want, strlen(got) - 1) || strlen(want) != strlen(got) - 1)
+		fail_msg("%s\ngot:  %swant: %s\n", text, got, want);
+}
+
+static void assert_address(const struct in6_addr *addr, const char *want)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	assert_string_equal(inet_ntop(AF_INET6, addr, text, sizeof(text)), want);
+}
+
+static void policy_parse_minimal_has_defaults(void **state)
+{
+	const struct policy_dcqcn *dcqcn = &policy.dcqcn;
+
+	(void)state;
+	assert_good(HEAD);
+	assert_int_equal(policy.version, 1);
+	assert_int_equal(policy.ports_count, 1);
+	assert_string_equal(policy.ports[0].name, "eth0");
+	assert_int_equal(policy.ports[0].role, PORT_HOST);
+	assert_int_equal(policy.ports[0].xdp, PORT_XDP_NATIVE);
+	assert_int_equal(policy.ports[0].rate_bps, 200000000);
+	assert_false(policy.ports[0].notify);
+	assert_int_equal(policy.ports[0].line, 2);
+	assert_int_equal(policy.classes_count, 0);
+	assert_int_equal(policy.pairs_count, 0);
+	assert_int_equal(policy.cnp.generate, CNP_ON_CE);
+	assert_int_equal(policy.cnp.dscp, 48);
+	assert_int_equal(policy.cnp.priority, 6);
+	assert_int_equal(policy.cnp.interval_ns, 50000);
+	assert_int_equal(dcqcn->variant, DCQCN_SIGCOMM15);
+	assert_int_equal(dcqcn->line_rate_bps, 0);
+	assert_true(dcqcn->g == 1.0 / 256);
+	assert_int_equal(dcqcn->increase_timer_ns, 55000);
+	assert_int_equal(dcqcn->alpha_timer_ns, 55000);
+	assert_int_equal(dcqcn->byte_counter_bytes, 10000000);
+	assert_int_equal(dcqcn->fast_recovery, 5);
+	assert_int_equal(dcqcn->additive_bps, 40000000);
+	assert_int_equal(dcqcn->min_rate_bps, 2000000);
+	assert_int_equal(dcqcn->qp_classes, 64);
+	assert_int_equal(dcqcn->idle_ns, 1000000000);
+	assert_int_equal(dcqcn->tick_ns, 1000000);
+	assert_true(dcqcn->step == 0.01);
+	assert_string_equal(policy.observe.host, "127.0.0.1");
+	assert_int_equal(policy.observe.port, 9842);
+	assert_int_equal(policy.flows_max, 65536);
+}
+
+static void policy_parse_full_has_every_value(void **state)
+{
+	const struct policy_class *classes = policy.classes;
+
+	(void)state;
+	assert_good(
+		"version: 1\n"
+		"ports:\n"
+		"  - {name: eth0, role: gateway, rate: 1.5Gbit, xdp: generic-ok, notify: true}\n"
+		"  - {name: mirror0, role: monitor}\n"
+		"classes:\n"
+		"  - {name: roce, priority: 3, dscp: [26, 0, 63], pcp: [3, 7], kind: lossless,\n"
+		"     limit: 1MiB, ecn: {kmin: 20KB, kmax: 100KB, pmax: 12.5%}}\n"
+		"  - {name: nvme, priority: 0, pcp: [0], kind: semi-lossless, limit: 2KB}\n"
+		"  - {name: bulk, priority: 7, dscp: [8], kind: lossy, limit: 1GiB}\n"
+		"cnp: {generate: at_mark, dscp: 46, priority: 5, interval: 4.4us}\n"
+		"dcqcn:\n"
+		"  {variant: sigcomm15, line_rate: 40Gbit, g: 0.5, increase_timer: 2ms,\n"
+		"   alpha_timer: 4400us, byte_counter: off, fast_recovery: 2,\n"
+		"   additive_rate: 100kbit, min_rate: 1217.6kbit, qp_classes: 4096,\n"
+		"   idle: 2s, tick: 500us, step: 0%}\n"
+		"pairs:\n"
+		"  - {a: 10.0.1.1/0x11, b: 10.0.2.1/18}\n"
+		"  - {a: \"2001:db8::1/2\", b: \"2001:db8::2/0xffffff\"}\n"
+		"observe: {listen: \"[::1]:65535\"}\n"
+		"flows_max: 1024\n");
+	assert_int_equal(policy.ports_count, 2);
+	assert_int_equal(policy.ports[0].role, PORT_GATEWAY);
+	assert_int_equal(policy.ports[0].rate_bps, 1500000000);
+	assert_int_equal(policy.ports[0].xdp, PORT_XDP_GENERIC_OK);
+	assert_true(policy.ports[0].notify);
+	assert_int_equal(policy.ports[1].role, PORT_MONITOR);
+	assert_int_equal(policy.ports[1].rate_bps, 0);
+	assert_int_equal(policy.ports[1].line, 4);
+
+	assert_int_equal(policy.classes_count, 3);
+	assert_string_equal(classes[0].name, "roce");
+	assert_int_equal(classes[0].priority, 3);
+	assert_true(classes[0].dscp_mask == (1ULL << 26 | 1ULL | 1ULL << 63));
+	assert_int_equal(classes[0].pcp_mask, 1 << 3 | 1 << 7);
+	assert_int_equal(classes[0].kind, CLASS_LOSSLESS);
+	assert_int_equal(classes[0].limit_bytes, 1048576);
+	assert_true(classes[0].ecn.present);
+	assert_int_equal(classes[0].ecn.kmin_bytes, 20000);
+	assert_int_equal(classes[0].ecn.kmax_bytes, 100000);
+	assert_true(classes[0].ecn.pmax == 0.125);
+	assert_int_equal(classes[0].line, 6);
+	assert_int_equal(classes[1].kind, CLASS_SEMI_LOSSLESS);
+	assert_false(classes[1].ecn.present);
+	assert_int_equal(classes[1].dscp_mask, 0);
+	assert_int_equal(classes[1].pcp_mask, 1);
+	assert_int_equal(classes[2].kind, CLASS_LOSSY);
+	assert_int_equal(classes[2].limit_bytes, 1 << 30);
+
+	assert_int_equal(policy.cnp.generate, CNP_AT_MARK);
+	assert_int_equal(policy.cnp.dscp, 46);
+	assert_int_equal(policy.cnp.priority, 5);
+	assert_int_equal(policy.cnp.interval_ns, 4400);
+	assert_int_equal(policy.dcqcn.line_rate_bps, 40000000000);
+	assert_true(policy.dcqcn.g == 0.5);
+	assert_int_equal(policy.dcqcn.increase_timer_ns, 2000000);
+	assert_int_equal(policy.dcqcn.alpha_timer_ns, 4400000);
+	assert_int_equal(policy.dcqcn.byte_counter_bytes, 0);
+	assert_int_equal(policy.dcqcn.fast_recovery, 2);
+	assert_int_equal(policy.dcqcn.additive_bps, 100000);
+	assert_int_equal(policy.dcqcn.min_rate_bps, 1217600);
+	assert_int_equal(policy.dcqcn.qp_classes, 4096);
+	assert_int_equal(policy.dcqcn.idle_ns, 2000000000);
+	assert_int_equal(policy.dcqcn.tick_ns, 500000);
+	assert_true(policy.dcqcn.step == 0);
+
+	assert_int_equal(policy.pairs_count, 2);
+	assert_address(&policy.pairs[0].a.addr, "::ffff:10.0.1.1");
+	assert_int_equal(policy.pairs[0].a.qpn, 0x11);
+	assert_address(&policy.pairs[0].b.addr, "::ffff:10.0.2.1");
+	assert_int_equal(policy.pairs[0].b.qpn, 18);
+	assert_address(&policy.pairs[1].b.addr, "2001:db8::2");
+	assert_int_equal(policy.pairs[1].b.qpn, 0xffffff);
+	assert_string_equal(policy.observe.host, "::1");
+	assert_int_equal(policy.observe.port, 65535);
+	assert_int_equal(policy.flows_max, 1024);
+}
+
+static void policy_load_lab_has_its_values(void **state)
+{
+	const struct policy_class *roce = &policy.classes[0];
+	struct faults faults = {};
+	struct qerr err;
+
+	(void)state;
+	if (policy_load("policies/lab.yaml", &policy, collect, &faults, &err))
+		fail_msg("%s%s", err.text, faults.text);
+	assert_int_equal(policy.ports_count, 1);
+	assert_int_equal(policy.ports[0].rate_bps, 200000000);
+	assert_int_equal(policy.classes_count, 1);
+	assert_string_equal(roce->name, "roce");
+	assert_int_equal(roce->priority, 3);
+	assert_int_equal(roce->dscp_mask, 1 << 26);
+	assert_int_equal(roce->pcp_mask, 1 << 3);
+	assert_int_equal(roce->kind, CLASS_LOSSLESS);
+	assert_int_equal(roce->limit_bytes, 768 * 1024);
+	assert_int_equal(roce->ecn.kmin_bytes, 30000);
+	assert_int_equal(roce->ecn.kmax_bytes, 300000);
+	assert_true(roce->ecn.pmax == 0.5);
+	assert_int_equal(policy.cnp.generate, CNP_ON_CE);
+	assert_int_equal(policy.cnp.interval_ns, 500000);
+	assert_true(policy.dcqcn.g == 1.0 / 64);
+	assert_int_equal(policy.dcqcn.increase_timer_ns, 2000000);
+	assert_int_equal(policy.dcqcn.alpha_timer_ns, 4400000);
+	assert_int_equal(policy.dcqcn.byte_counter_bytes, 0);
+	assert_int_equal(policy.dcqcn.fast_recovery, 2);
+	assert_int_equal(policy.dcqcn.additive_bps, 100000);
+	assert_int_equal(policy.dcqcn.min_rate_bps, 2000000);
+	assert_int_equal(policy.dcqcn.qp_classes, 16);
+	assert_int_equal(policy.dcqcn.idle_ns, 1000000000);
+	assert_int_equal(policy.dcqcn.tick_ns, 500000);
+	assert_true(policy.dcqcn.step == 0.01);
+	assert_int_equal(policy.flows_max, 4096);
+}
+
+struct bad {
+	const char *text;
+	const char *want;
+};
+
+static void assert_all_bad(const struct bad *cases, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		assert_faults(cases[i].text, cases[i].want);
+}
+
+static void policy_parse_bad_yaml_is_placed(void **state)
+{
+	static const struct bad cases[] = {
+		{"", "1:1: policy: is empty"},
+		{"# nothing\n", "1:1: policy: is empty"},
+		{"version: 1\nports: [\n",
+			"3:1: yaml: did not find expected node content while parsing a flow node"},
+		{"version: 1\n\tports: []\n", "2:1: yaml: found a tab character that violates "
+					      "indentation while scanning a plain scalar"},
+		{"version: 1\nports: \"\xff\"\n", "2:9: yaml: invalid leading UTF-8 octet"},
+		{HEAD "---\n" HEAD, "3:1: yaml: a second document; allowed one"},
+		{"version: &v 1\nports: *v\nclasses: *v\n",
+			"2:8: yaml: an alias (*v) is not allowed; write the value out\n"
+			"3:10: yaml: an alias (*v) is not allowed; write the value out"},
+		{"&loop [*loop]\n",
+			"1:8: yaml: an alias (*loop) is not allowed; write the value out"},
+		{"[]", "1:1: policy: must be a map with the keys " TOP_KEYS ", not a list"},
+		{"hello", "1:1: policy: must be a map with the keys " TOP_KEYS
+			  ", not a single value"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+}
+
+static void policy_parse_bad_structure_is_placed(void **state)
+{
+	static const struct bad cases[] = {
+		{"{}", "1:1: version: is missing and required; allowed 1\n"
+		       "1:1: ports: is missing and required; allowed 1 to 62 entries"},
+		{HEAD "frob: 1\n", "3:1: frob: unknown key; allowed " TOP_KEYS},
+		{HEAD "? [a]\n: 1\n",
+			"3:3: policy: must be a map with plain words as keys, not a list"},
+		{HEAD "\"a\\nb\": 1\n", "3:1: a?b: unknown key; allowed " TOP_KEYS},
+		{HEAD "cnp: {speed: 1}\n", "3:7: cnp.speed: unknown key; allowed generate, dscp, "
+					   "priority or interval"},
+		{HEAD "flows_max: 2048\nflows_max: 4096\n",
+			"4:1: flows_max: is there twice; allowed once"},
+		{HEAD "classes: 3\n", "3:10: classes: must be a list, not a single value"},
+		{HEAD "classes:\n", "3:9: classes: must be a list, not a single value"},
+		{HEAD "classes: {}\n", "3:10: classes: must be a list, not a map"},
+		{HEAD "classes: [roce]\n",
+			"3:11: classes[0]: must be a map with the keys " CLASS_KEYS
+			", not a single value"},
+		{HEAD "cnp: off\n", "3:6: cnp: must be a map with the keys generate, dscp, "
+				    "priority or interval, "
+				    "not a single value"},
+		{HEAD "flows_max: [1]\n", "3:12: flows_max: must be a single value, not a list"},
+		{HEAD "observe: {listen: \"127.0.0.1:9842\\0x\"}\n",
+			"3:19: observe.listen: holds a NUL character"},
+		{"version: 1\nports: []\n", "2:8: ports: too few entries; allowed 1 to 62"},
+		{"version: 1\nports: [{name: eth0, speed: 1}]\n",
+			"2:22: ports[0].speed: unknown key; allowed " PORT_KEYS "\n"
+			"2:9: ports[0].role: is missing and required; allowed gateway, host or "
+			"monitor"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+}
+
+static void policy_parse_bad_value_is_placed(void **state)
+{
+	static const struct bad cases[] = {
+		{"version: 2\nports: [{name: eth0, role: monitor}]\n",
+			"1:10: version: \"2\" is out of range; allowed 1"},
+		{"version: 1\nports:\n  - {name: eth0, role: host, rate: 200}\n",
+			"3:36: ports[0].rate: \"200\" has no unit (kbit, Mbit, Gbit or Tbit); "
+			"allowed "
+			"8kbit to 400Gbit"},
+		{"version: 1\nports: [{name: eth0, role: host, rate: 401Gbit}]\n",
+			"2:40: ports[0].rate: \"401Gbit\" is out of range; allowed 8kbit to "
+			"400Gbit"},
+		{"version: 1\nports: [{name: eth0, role: gateway, rate: 7.999kbit}]\n",
+			"2:43: ports[0].rate: \"7.999kbit\" is out of range; allowed 8kbit to "
+			"400Gbit"},
+		{"version: 1\nports: [{name: eth0, role: nic}]\n",
+			"2:28: ports[0].role: \"nic\" is not built yet; allowed gateway, host or "
+			"monitor"},
+		{"version: 1\nports: [{name: eth0, role: switch}]\n",
+			"2:28: ports[0].role: \"switch\" is not known; allowed gateway, host or "
+			"monitor"},
+		{"version: 1\nports: [{name: eth0, role: monitor, xdp: yes, notify: yes}]\n",
+			"2:42: ports[0].xdp: \"yes\" is not known; allowed native or generic-ok\n"
+			"2:55: ports[0].notify: \"yes\" is not known; allowed true or false"},
+		{"version: 1\nports: [{name: abcdefghijklmnop, role: monitor}]\n",
+			"2:16: ports[0].name: \"abcdefghijklmnop\" is too long; allowed 1 to 15 "
+			"visible "
+			"ASCII characters except '/' and ':'"},
+		{"version: 1\nports: [{name: a/b, role: monitor}, {name: a b, role: monitor},\n"
+		 "  {name: \"\", role: monitor}, {name: .., role: monitor}]\n",
+			"2:16: ports[0].name: \"a/b\" is not a name; allowed 1 to 15 visible ASCII "
+			"characters except '/' and ':'\n"
+			"2:44: ports[1].name: \"a b\" is not a name; allowed 1 to 15 visible ASCII "
+			"characters except '/' and ':'\n"
+			"3:10: ports[2].name: \"\" is empty; allowed 1 to 15 visible ASCII "
+			"characters "
+			"except '/' and ':'\n"
+			"3:37: ports[3].name: \"..\" is not a name; allowed 1 to 15 visible ASCII "
+			"characters except '/' and ':'"},
+		{HEAD "classes: [{name: ro.ce, priority: 8, dscp: [64, 010, 26, 26], pcp: [8],\n"
+		      "  kind: lossles, limit: 1000}]\n",
+			"3:18: classes[0].name: \"ro.ce\" is not a name; allowed 1 to 31 letters, "
+			"digits, '-' and '_'\n"
+			"3:35: classes[0].priority: \"8\" is out of range; allowed 0 to 7\n"
+			"3:45: classes[0].dscp[0]: \"64\" is out of range; allowed 0 to 63\n"
+			"3:49: classes[0].dscp[1]: \"010\" is not a whole number; allowed 0 to 63\n"
+			"3:58: classes[0].dscp[3]: \"26\" is there twice; allowed 0 to 63\n"
+			"3:69: classes[0].pcp[0]: \"8\" is out of range; allowed 0 to 7\n"
+			"4:9: classes[0].kind: \"lossles\" is not known; allowed lossless, "
+			"semi-lossless "
+			"or lossy\n"
+			"4:25: classes[0].limit: \"1000\" has no unit (B, KB, KiB, MB, MiB, GB or "
+			"GiB); "
+			"allowed 2KB to 1GiB"},
+		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 20KB, kmax: 100KB, pmax: 0%}}]\n",
+			"4:39: classes[0].ecn.pmax: \"0%\" is out of range; allowed above 0% up to "
+			"100%"},
+		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 20KB, kmax: 100KB, pmax: 100.1%}}]\n",
+			"4:39: classes[0].ecn.pmax: \"100.1%\" is out of range; allowed above 0% "
+			"up to "
+			"100%"},
+		{HEAD "cnp: {generate: no, dscp: -1, priority: 6.0, interval: 2s}\n",
+			"3:17: cnp.generate: \"no\" is not known; allowed off, on_ce or at_mark\n"
+			"3:27: cnp.dscp: \"-1\" has a sign; allowed 0 to 63\n"
+			"3:41: cnp.priority: \"6.0\" is not a whole number; allowed 0 to 7\n"
+			"3:56: cnp.interval: \"2s\" is out of range; allowed 1us to 1s"},
+		{HEAD "dcqcn: {variant: timely, g: 0, byte_counter: 10, line_rate: off}\n",
+			"3:18: dcqcn.variant: \"timely\" is not known; allowed sigcomm15\n"
+			"3:29: dcqcn.g: \"0\" is out of range; allowed above 0 up to 1\n"
+			"3:46: dcqcn.byte_counter: \"10\" has no unit (B, KB, KiB, MB, MiB, GB or "
+			"GiB); "
+			"allowed off, or 10KB to 100GB\n"
+			"3:61: dcqcn.line_rate: \"off\" is not a number; allowed auto, or 8kbit to "
+			"400Gbit"},
+		{HEAD "dcqcn: {g: 257/256}\n",
+			"3:12: dcqcn.g: \"257/256\" is out of range; allowed above 0 up to 1"},
+		{HEAD "dcqcn: {min_rate: 1217.599kbit}\n",
+			"3:19: dcqcn.min_rate: \"1217.599kbit\" is out of range; allowed "
+			"1217.6kbit to "
+			"400Gbit (at the least one frame of 1,522 bytes has to leave within 10 "
+			"ms)"},
+		{HEAD "dcqcn: {qp_classes: 0, step: 51%, idle: 1h, fast_recovery: 1e1}\n",
+			"3:21: dcqcn.qp_classes: \"0\" is out of range; allowed 1 to 4096\n"
+			"3:30: dcqcn.step: \"51%\" is out of range; allowed 0% to 50%\n"
+			"3:41: dcqcn.idle: \"1h\" has an unknown unit \"h\" (ns, us, ms or s); "
+			"allowed "
+			"1ms to 3600s\n"
+			"3:60: dcqcn.fast_recovery: \"1e1\" is not a whole number; allowed 1 to "
+			"100"},
+		{HEAD "pairs: [{a: 10.0.1.1, b: 10.0.2/5}, {a: 10.0.1.1/1, b: "
+		      "10.0.2.1/0x1000000}]\n",
+			"3:13: pairs[0].a: \"10.0.1.1\" has no /QPN; allowed ADDRESS/QPN with a "
+			"QPN of "
+			"2 to 0xffffff\n"
+			"3:26: pairs[0].b: \"10.0.2/5\" has no IPv4 or IPv6 address before the /; "
+			"allowed ADDRESS/QPN with a QPN of 2 to 0xffffff\n"
+			"3:41: pairs[1].a: QPN \"1\" is out of range; allowed ADDRESS/QPN with a "
+			"QPN of "
+			"2 to 0xffffff\n"
+			"3:56: pairs[1].b: QPN \"0x1000000\" is out of range; allowed ADDRESS/QPN "
+			"with a "
+			"QPN of 2 to 0xffffff"},
+		{HEAD "observe: {listen: \"localhost:9842\"}\n",
+			"3:19: observe.listen: \"localhost:9842\" is not an address and a port; "
+			"allowed "
+			"ADDRESS:PORT, an IPv6 address in [], a port of 1 to 65535"},
+		{HEAD "observe: {listen: \"::1:9842\"}\n",
+			"3:19: observe.listen: \"::1:9842\" is not an address and a port; allowed "
+			"ADDRESS:PORT, an IPv6 address in [], a port of 1 to 65535"},
+		{HEAD "observe: {listen: \"[\"}\n",
+			"3:19: observe.listen: \"[\" is not an address and a port; allowed "
+			"ADDRESS:PORT, an IPv6 address in [], a port of 1 to 65535"},
+		{HEAD "observe: {listen: \"127.0.0.1:65536\"}\n",
+			"3:19: observe.listen: port \"65536\" is out of range; allowed "
+			"ADDRESS:PORT, an "
+			"IPv6 address in [], a port of 1 to 65535"},
+		{HEAD "flows_max: 1023\n",
+			"3:12: flows_max: \"1023\" is out of range; allowed 1024 to 1048576"},
+		{HEAD "flows_max: 1048577\n",
+			"3:12: flows_max: \"1048577\" is out of range; allowed 1024 to 1048576"},
+		{HEAD "flows_max:\n", "3:11: flows_max: \"\" is empty; allowed 1024 to 1048576"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+}
+
+static void policy_parse_contradiction_is_placed(void **state)
+{
+	static const struct bad cases[] = {
+		{"version: 1\nports:\n- {name: eth0, role: gateway}\n- {name: eth1, role: host}\n",
+			"3:3: ports[0].rate: is missing and required for the roles gateway and "
+			"host; "
+			"allowed 8kbit to 400Gbit\n"
+			"4:3: ports[1].rate: is missing and required for the roles gateway and "
+			"host; "
+			"allowed 8kbit to 400Gbit"},
+		{"version: 1\nports:\n- {name: eth0, role: monitor}\n"
+		 "- {name: eth0, role: monitor}\n",
+			"4:10: ports[1].name: \"eth0\" is already the name of ports[0]; allowed "
+			"once"},
+		{"version: 1\nports: [{name: eth0, role: host, rate: 1Mbit}]\n",
+			"2:40: ports[0].rate: 1Mbit is below dcqcn.min_rate; allowed 2Mbit or "
+			"more"},
+		{HEAD "classes:\n- {" ROCE "}\n- {" ROCE "}\n",
+			"5:10: classes[1].name: \"roce\" is already the name of classes[0]; "
+			"allowed "
+			"once\n"
+			"5:26: classes[1].priority: 3 is already the priority of classes[0]; "
+			"allowed "
+			"once\n"
+			"5:36: classes[1].dscp[0]: 26 already belongs to classes[0]; allowed in "
+			"one "
+			"class"},
+		{HEAD "classes:\n"
+		      "- {name: a, priority: 1, pcp: [1, 2], kind: lossy, limit: 1MB}\n"
+		      "- {name: b, priority: 2, pcp: [3, 2], kind: lossy, limit: 1MB}\n",
+			"5:35: classes[1].pcp[1]: 2 already belongs to classes[0]; allowed in one "
+			"class"},
+		{HEAD "classes: [{name: a, priority: 1, kind: lossy, limit: 1MB}]\n",
+			"3:11: classes[0].dscp: nothing would belong to this class; allowed at "
+			"least "
+			"one dscp or pcp value"},
+		{HEAD "classes: [{name: a, priority: 1, dscp: [], kind: lossy, limit: 1MB}]\n",
+			"3:40: classes[0].dscp: nothing would belong to this class; allowed at "
+			"least "
+			"one dscp or pcp value"},
+		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 100KB, kmax: 100KB, pmax: 10%}}]\n",
+			"4:14: classes[0].ecn.kmin: 100KB is not below kmax; allowed less than "
+			"100KB"},
+		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 20KB, kmax: 1025KiB, pmax: 10%}}]\n",
+			"4:26: classes[0].ecn.kmax: 1025KiB is above the limit of the class and "
+			"would "
+			"never be reached; allowed up to 1MiB"},
+		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 20KB}}]\n",
+			"4:7: classes[0].ecn.kmax: is missing and required; allowed 1KB to 1GiB\n"
+			"4:7: classes[0].ecn.pmax: is missing and required; allowed above 0% up to "
+			"100%"},
+		{HEAD "classes: [{" ROCE ", " ECN "}]\ncnp: {generate: off}\n",
+			"4:17: cnp.generate: marking without a notification point: classes[0] has "
+			"ecn; "
+			"allowed on_ce or at_mark, or off with no ecn in any class"},
+		{HEAD "classes: [{" ROCE "}]\ncnp: {priority: 3, dscp: 26}\n",
+			"4:17: cnp.priority: 3 is the priority of classes[0]; allowed a priority "
+			"of no "
+			"class, CNPs must ride in a class of their own\n"
+			"4:26: cnp.dscp: 26 belongs to classes[0]; allowed a DSCP of no class, "
+			"CNPs must "
+			"ride in a class of their own"},
+		{HEAD "classes: [{name: a, priority: 6, dscp: [1], kind: lossy, limit: 1MB}]\n",
+			"1:1: cnp.priority: 6 is the priority of classes[0]; allowed a priority of "
+			"no "
+			"class, CNPs must ride in a class of their own"},
+		{HEAD "dcqcn: {min_rate: 11Mbit, line_rate: 10Mbit}\n",
+			"3:19: dcqcn.min_rate: 11Mbit is above line_rate; allowed up to 10Mbit"},
+		{HEAD "dcqcn: {line_rate: 1Mbit}\n", "3:20: dcqcn.line_rate: 1Mbit is below "
+						     "min_rate, which is 2Mbit unless given; "
+						     "allowed 2Mbit or more"},
+		{HEAD "pairs:\n- {a: 10.0.1.1/5, b: \"2001:db8::1/5\"}\n"
+		      "- {a: 10.0.1.1/6, b: \"::ffff:10.0.1.1/6\"}\n",
+			"4:22: pairs[0].b: mixes IPv4 and IPv6 with a; allowed two ends of one "
+			"family\n"
+			"5:22: pairs[1].b: is the same end as a; allowed two different ends"},
+		{HEAD "pairs:\n- {a: 10.0.1.1/5, b: 10.0.1.2/5}\n"
+		      "- {a: 10.0.1.3/5, b: 10.0.1.1/0x5}\n",
+			"5:22: pairs[1].b: is already in pairs[0]; allowed once, a QP has one "
+			"peer"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+}
+
+/* A value that was refused must not raise a second fault about the value it does not have. */
+static void policy_parse_refused_value_raises_no_second_fault(void **state)
+{
+	static const struct bad cases[] = {
+		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 20KB, kmax: 0KB, pmax: 10%}}]\n",
+			"4:26: classes[0].ecn.kmax: \"0KB\" is out of range; allowed 1KB to 1GiB"},
+		{HEAD "classes:\n"
+		      "- {name: a, priority: 0, dscp: [0], kind: lossy, limit: 1MB}\n"
+		      "- {name: b, priority: x, dscp: [y], kind: lossy, limit: 1MB}\n",
+			"5:23: classes[1].priority: \"x\" is not a whole number; allowed 0 to 7\n"
+			"5:33: classes[1].dscp[0]: \"y\" is not a whole number; allowed 0 to 63"},
+		{HEAD "dcqcn: {min_rate: 2, line_rate: 1Mbit}\n",
+			"3:19: dcqcn.min_rate: \"2\" has no unit (kbit, Mbit, Gbit or Tbit); "
+			"allowed "
+			"1217.6kbit to 400Gbit (at the least one frame of 1,522 bytes has to leave "
+			"within 10 ms)"},
+		{HEAD "pairs: [{a: x/5, b: x/5}]\n", "3:13: pairs[0].a: \"x/5\" has no IPv4 or "
+						     "IPv6 address before the /; allowed "
+						     "ADDRESS/QPN with a QPN of 2 to 0xffffff\n"
+						     "3:21: pairs[0].b: \"x/5\" has no IPv4 or "
+						     "IPv6 address before the /; allowed "
+						     "ADDRESS/QPN with a QPN of 2 to 0xffffff"},
+		{"version: 1\nports: [{name: \"\", role: nic}, {name: \"\", role: monitor}]\n",
+			"2:16: ports[0].name: \"\" is empty; allowed 1 to 15 visible ASCII "
+			"characters "
+			"except '/' and ':'\n"
+			"2:26: ports[0].role: \"nic\" is not built yet; allowed gateway, host or "
+			"monitor\n"
+			"2:39: ports[1].name: \"\" is empty; allowed 1 to 15 visible ASCII "
+			"characters "
+			"except '/' and ':'"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+}
+
+/* entries lines of fmt, which takes the index once or twice. */
+static char *many(const char *head, const char *fmt, size_t entries)
+{
+	char *text;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	assert_non_null(out);
+	fputs(head, out);
+	for (size_t i = 0; i < entries; i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+		fprintf(out, fmt, i + 2, i + 2);
+#pragma GCC diagnostic pop
+	}
+	fclose(out);
+	return text;
+}
+
+static void policy_parse_list_is_bounded(void **state)
+{
+	static const struct {
+		const char *head, *fmt;
+		size_t max;
+		const char *want;
+	} cases[] = {
+		{"version: 1\nports:\n", "- {name: e%zu, role: monitor}\n", POLICY_PORTS_MAX,
+			"65:3: ports: too many entries (63); allowed 1 to 62"},
+		{HEAD "pairs:\n", "- {a: 10.0.0.1/%zu, b: 10.0.0.2/%zu}\n", POLICY_PAIRS_MAX,
+			"1028:3: pairs: too many entries (1025); allowed 0 to 1024"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char *text = many(cases[i].head, cases[i].fmt, cases[i].max);
+
+		assert_good(text);
+		free(text);
+		text = many(cases[i].head, cases[i].fmt, cases[i].max + 1);
+		assert_faults(text, cases[i].want);
+		free(text);
+	}
+}
+
+static void policy_parse_nine_classes_are_refused(void **state)
+{
+	char *text = many(HEAD "classes:\n", "- {name: c%zu}\n", POLICY_CLASSES_MAX + 1);
+	struct faults faults;
+
+	(void)state;
+	assert_int_equal(parse(text, &faults), -EINVAL);
+	assert_non_null(strstr(
+		faults.text, "p.yaml:12:3: classes: too many entries (9); allowed 0 to 8\n"));
+	free(text);
+}
+
+/* Any beginning of a good policy is read or refused, and never more than that. */
+static void policy_parse_cut_text_is_survived(void **state)
+{
+	static const char text[] = HEAD "classes: [{" ROCE ", " ECN "}]\n"
+					"pairs: [{a: 10.0.1.1/5, b: \"10.0.1.2/5\"}]\n";
+	struct faults faults;
+
+	(void)state;
+	for (size_t len = 0; len < sizeof(text); len++) {
+		char *copy = malloc(len + 1);
+		int ret;
+
+		memcpy(copy, text, len);
+		faults = (struct faults){};
+		ret = policy_parse(copy, len, "p.yaml", &policy, collect, &faults);
+		assert_true(ret == 0 ? !faults.count : ret == -EINVAL && faults.count);
+		free(copy);
+	}
+}
+
+static void policy_load_unreadable_file_says_why(void **state)
+{
+	struct faults faults = {};
+	struct qerr err;
+
+	(void)state;
+	assert_int_equal(policy_load("no/such.yaml", &policy, collect, &faults, &err), -ENOENT);
+	assert_string_equal(err.text, "no/such.yaml: No such file or directory");
+	assert_int_equal(policy_load("/", &policy, collect, &faults, &err), -EISDIR);
+	assert_string_equal(err.text, "/: Is a directory");
+	assert_int_equal(policy_load("/dev/zero", &policy, collect, &faults, &err), -EFBIG);
+	assert_string_equal(err.text, "/dev/zero: larger than 1048576 bytes");
+	assert_int_equal(faults.count, 0);
+	assert_int_equal(policy_load("/dev/null", &policy, collect, &faults, &err), -EINVAL);
+	assert_string_equal(err.text, "");
+	assert_string_equal(faults.text, "/dev/null:1:1: policy: is empty\n");
+}
+
+/* A row whose default is outside its own range would start the agent with zeros. */
+static void policy_fields_defaults_are_within_range(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < policy_fields_count; i++) {
+		const struct field *field = &policy_fields[i];
+		static struct policy scratch;
+		struct qerr err = {};
+
+		assert_non_null(field->help);
+		assert_ptr_equal(field_find(field->section, field->name), field);
+		assert_false(field->required && field->fallback);
+		if (field->fallback && field_read(field, field->fallback, &scratch, &err))
+			fail_msg("%s: %s", field->name, err.text);
+	}
+}
+
+static void policy_fields_both_ends_of_range_are_read(void **state)
+{
+	static struct policy scratch;
+
+	(void)state;
+	for (size_t i = 0; i < policy_fields_count; i++) {
+		const struct field *field = &policy_fields[i];
+		struct qerr err = {};
+
+		if (!field->min || field->kind == FIELD_LIST)
+			continue;
+		memset(&scratch, 0, sizeof(scratch));
+		if (field_read(field, field->max, &scratch, &err))
+			fail_msg("%s: %s", field->name, err.text);
+		memset(&scratch, 0, sizeof(scratch));
+		assert_int_equal(
+			field_read(field, field->min, &scratch, &err), field->above ? -EINVAL : 0);
+	}
+}
+
+static char *read_text(const char *path)
+{
+	FILE *in = fopen(path, "r");
+	char *text = NULL;
+	size_t size = 0;
+
+	assert_non_null(in);
+	assert_true(getdelim(&text, &size, '\0', in) > 0);
+	fclose(in);
+	return text;
+}
+
+static void policy_describe_is_in_the_reference(void **state)
+{
+	char *readme = read_text("policies/README.md");
+	char *table;
+	size_t size;
+	FILE *out = open_memstream(&table, &size);
+
+	(void)state;
+	policy_describe(out);
+	fclose(out);
+	if (!strstr(readme, table))
+		fail_msg("policies/README.md does not hold this table:\n%s", table);
+	free(table);
+	free(readme);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(policy_parse_minimal_has_defaults),
+		cmocka_unit_test(policy_parse_full_has_every_value),
+		cmocka_unit_test(policy_load_lab_has_its_values),
+		cmocka_unit_test(policy_parse_bad_yaml_is_placed),
+		cmocka_unit_test(policy_parse_bad_structure_is_placed),
+		cmocka_unit_test(policy_parse_bad_value_is_placed),
+		cmocka_unit_test(policy_parse_contradiction_is_placed),
+		cmocka_unit_test(policy_parse_refused_value_raises_no_second_fault),
+		cmocka_unit_test(policy_parse_list_is_bounded),
+		cmocka_unit_test(policy_parse_nine_classes_are_refused),
+		cmocka_unit_test(policy_parse_cut_text_is_survived),
+		cmocka_unit_test(policy_load_unreadable_file_says_why),
+		cmocka_unit_test(policy_fields_defaults_are_within_range),
+		cmocka_unit_test(policy_fields_both_ends_of_range_are_read),
+		cmocka_unit_test(policy_describe_is_in_the_reference),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
