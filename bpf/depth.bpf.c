@@ -148,18 +148,16 @@ static long depth_walk_step(__u32 step, struct depth_walk *walk)
 	return 0;
 }
 
-int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *port, bool missing)
+int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *port)
 {
 	struct depth_walk walk = {.conf = conf, .port = port};
 	struct port_state *state;
 	__u64 now;
-	__u32 slot;
 
 	if (!conf || !port)
 		return 0;
-	slot = port->slot;
-	state = bpf_map_lookup_elem(&port_state, &slot);
-	if (!state || (!missing && state->generation == port->generation))
+	state = state_get(port->slot);
+	if (!state)
 		return 0;
 	now = bpf_ktime_get_coarse_ns();
 	if (state->generation == port->generation && now < state->retry_ns)
@@ -169,5 +167,5 @@ int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *po
 	bpf_core_read(&walk.dev, sizeof(walk.dev), &((struct sk_buff *)skb)->dev);
 	bpf_loop(WALK_STEPS_MAX, depth_walk_step, &walk, 0);
 	state->found = walk.found;
-	return 0;
+	return walk.found;
 }

@@ -18,9 +18,10 @@ struct qdisc_seen {
 int depth_read(__u32 ref_index, struct qdisc_seen *seen);
 
 /*
- * Look for this port's qdiscs if the agent asked for it (a new generation) or, at most every
- * WALK_RETRY_NS, if one is missing. Call it with the frame at hand, at an egress hook.
+ * Look for this port's qdiscs: at once for a new generation, else at most every WALK_RETRY_NS.
+ * Call it with the frame at hand, at an egress hook, when a qdisc is missing or the generation is
+ * not the one that was last looked for.
  */
-int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *port, bool missing);
+int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *port);
 
 #endif

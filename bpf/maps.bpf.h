@@ -124,4 +124,9 @@ static inline __attribute__((always_inline)) struct port_stats *stats_get(__u32 
 	return bpf_map_lookup_elem(&port_stats, &slot);
 }
 
+static inline __attribute__((always_inline)) struct port_state *state_get(__u32 slot)
+{
+	return bpf_map_lookup_elem(&port_state, &slot);
+}
+
 #endif

@@ -30,6 +30,7 @@ int quench_root(struct __sk_buff *skb)
 	struct port_conf *port = port_get(skb->ifindex);
 	struct conf *conf = conf_get();
 	struct qdisc_seen gate = {};
+	struct port_state *state;
 	struct port_stats *stats;
 	struct class_conf *cls;
 	struct wire_frame f;
@@ -40,7 +41,8 @@ int quench_root(struct __sk_buff *skb)
 	if (!port || !conf)
 		return TC_ACT_UNSPEC;
 	stats = stats_get(port->slot);
-	if (!stats)
+	state = state_get(port->slot);
+	if (!stats || !state)
 		return TC_ACT_UNSPEC;
 	if (skb->mark & conf->mark_mask) {
 		stats->drops[PORT_DROP_STRAY_CLONE]++;
@@ -59,10 +61,13 @@ int quench_root(struct __sk_buff *skb)
 	cls = &conf->classes[index];
 
 	known = depth_read(port->refs_base + ref_gate(index), &gate);
-	depth_resolve(skb, conf, port, !known);
+	if (!known || state->generation != port->generation)
+		depth_resolve(skb, conf, port);
 	if (!known) {
 		stats->depth_unknown++;
 	} else {
+		if (gate.backlog_bytes > state->depth_max_bytes[index])
+			state->depth_max_bytes[index] = gate.backlog_bytes;
 		if (gate.backlog_bytes + skb->wire_len > cls->limit_bytes) {
 			stats->drops[PORT_DROP_LIMIT]++;
 			return TC_ACT_SHOT;

@@ -28,7 +28,8 @@ int instance_init(struct instance *instance, const char *name, struct qerr *err)
 	instance->lock_fd = -1;
 	if (!name_is_plain(name))
 		return qerr_set(err, -EINVAL,
-			"instance \"%s\": 1 to %d letters, digits, '-', '_' or '.', not starting with '.'",
+			"instance \"%s\": 1 to %d letters, digits, '-', '_' or '.', not starting "
+			"with '.'",
 			name, INSTANCE_NAME_MAX - 1);
 	snprintf(instance->name, sizeof(instance->name), "%s", name);
 	snprintf(instance->socket_path, sizeof(instance->socket_path), "/run/quench/%s.sock", name);
@@ -60,7 +61,8 @@ int instance_lock(struct instance *instance, struct qerr *err)
 				strerror(errno));
 		if (flock(fd, LOCK_EX | LOCK_NB)) {
 			close(fd);
-			return qerr_set(err, -EBUSY, "instance %s is running already", instance->name);
+			return qerr_set(
+				err, -EBUSY, "instance %s is running already", instance->name);
 		}
 		if (is_same_file(fd, instance->state_path))
 			break;
@@ -99,14 +101,15 @@ int instance_load(const struct instance *instance, struct instance_state *state,
 
 	memset(state, 0, sizeof(*state));
 	if (fstat(instance->lock_fd, &st))
-		return qerr_set(err, -errno, "cannot read %s: %s", instance->state_path, strerror(errno));
+		return qerr_set(
+			err, -errno, "cannot read %s: %s", instance->state_path, strerror(errno));
 	if (!st.st_size)
 		return 0;
 	doc = json_load_file(instance->state_path, 0, &where);
 	if (!doc)
 		return qerr_set(err, -EINVAL, "%s:%d:%d: %s", instance->state_path, where.line,
 			where.column, where.text);
-	json_array_foreach(json_object_get(doc, "ports"), i, port)
+	json_array_foreach (json_object_get(doc, "ports"), i, port)
 		if (state->ports_count < SLOTS_MAX)
 			read_port(port, state);
 	json_decref(doc);
@@ -116,7 +119,8 @@ int instance_load(const struct instance *instance, struct instance_state *state,
 int instance_save(
 	const struct instance *instance, const struct instance_state *state, struct qerr *err)
 {
-	json_t *ports = json_array(), *doc = json_pack("{s:i, s:o}", "pid", getpid(), "ports", ports);
+	json_t *ports = json_array(),
+	       *doc = json_pack("{s:i, s:o}", "pid", getpid(), "ports", ports);
 	int code = 0;
 	char *text;
 
@@ -126,8 +130,8 @@ int instance_save(
 	text = json_dumps(doc, JSON_INDENT(2));
 	if (!text || ftruncate(instance->lock_fd, 0) ||
 		pwrite(instance->lock_fd, text, strlen(text), 0) != (ssize_t)strlen(text))
-		code = qerr_set(err, -EIO, "cannot write %s: %s", instance->state_path,
-			strerror(errno));
+		code = qerr_set(
+			err, -EIO, "cannot write %s: %s", instance->state_path, strerror(errno));
 	free(text);
 	json_decref(doc);
 	return code;

@@ -15,9 +15,9 @@ static const struct {
 	const char *name;
 	const char *why;
 } capabilities[] = {
-	{ CAP_NET_ADMIN, "CAP_NET_ADMIN", "to attach programs and to set up queues" },
-	{ CAP_BPF, "CAP_BPF", "to load programs" },
-	{ CAP_PERFMON, "CAP_PERFMON", "to read queue depths in the kernel" },
+	{CAP_NET_ADMIN, "CAP_NET_ADMIN", "to attach programs and to set up queues"},
+	{CAP_BPF, "CAP_BPF", "to load programs"},
+	{CAP_PERFMON, "CAP_PERFMON", "to read queue depths in the kernel"},
 };
 
 /* The process's effective capabilities, one bit each; 0 when they cannot be told. */
@@ -55,8 +55,8 @@ static int require_kernel(struct qerr *err)
 	uname(&name);
 	sscanf(name.release, "%d.%d", &major, &minor);
 	if (major * 1000 + minor < 6001)
-		return qerr_set(err, -ENOSYS, "kernel %s is too old: 6.1 or later is needed",
-			name.release);
+		return qerr_set(
+			err, -ENOSYS, "kernel %s is too old: 6.1 or later is needed", name.release);
 	if (access("/sys/kernel/btf/vmlinux", R_OK))
 		return qerr_set(err, -ENOSYS,
 			"the kernel has no BTF at /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)");
@@ -75,7 +75,8 @@ static int require_no_lockdown(struct qerr *err)
 	fclose(lockdown);
 	if (strstr(line, "[confidentiality]"))
 		return qerr_set(err, -EPERM,
-			"the kernel is locked down for confidentiality: queue depths cannot be read");
+			"the kernel is locked down for confidentiality: queue depths cannot be "
+			"read");
 	return 0;
 }
 

@@ -7,28 +7,30 @@
 
 const char *snapshot_role_name(enum port_role role)
 {
-	static const char *const names[] = { "gateway", "host", "nic", "monitor" };
+	static const char *const names[] = {"gateway", "host", "nic", "monitor"};
 
 	return names[role];
 }
 
 const char *snapshot_xdp_name(enum xdp_mode mode)
 {
-	static const char *const names[] = { "none", "native", "generic" };
+	static const char *const names[] = {"none", "native", "generic"};
 
 	return names[mode];
 }
 
 static json_t *class_json(const struct policy_class *cls)
 {
-	static const char *const kinds[] = { "lossless", "semi-lossless", "lossy" };
-	json_t *doc = json_pack("{s:s, s:i, s:s, s:I}", "name", cls->name, "priority", cls->priority,
-		"kind", kinds[cls->kind], "limit_bytes", (json_int_t)cls->limit_bytes);
+	static const char *const kinds[] = {"lossless", "semi-lossless", "lossy"};
+	json_t *doc =
+		json_pack("{s:s, s:i, s:s, s:I}", "name", cls->name, "priority", cls->priority,
+			"kind", kinds[cls->kind], "limit_bytes", (json_int_t)cls->limit_bytes);
 
 	if (cls->ecn.present)
 		json_object_set_new(doc, "ecn",
 			json_pack("{s:I, s:I, s:f}", "kmin_bytes", (json_int_t)cls->ecn.kmin_bytes,
-				"kmax_bytes", (json_int_t)cls->ecn.kmax_bytes, "pmax", cls->ecn.pmax));
+				"kmax_bytes", (json_int_t)cls->ecn.kmax_bytes, "pmax",
+				cls->ecn.pmax));
 	return doc;
 }
 
@@ -37,15 +39,15 @@ static json_t *port_json(const struct snapshot *snapshot, const struct snapshot_
 	json_t *occupancy = json_object();
 
 	for (size_t c = 0; c < snapshot->classes_count; c++)
-		json_object_set_new(
-			occupancy, snapshot->classes[c].name, json_integer(port->occupancy_bytes[c]));
+		json_object_set_new(occupancy, snapshot->classes[c].name,
+			json_integer(port->occupancy_bytes[c]));
 	return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "name", port->name,
 		"role", snapshot_role_name(port->role), "xdp_mode", snapshot_xdp_name(port->xdp),
 		"occupancy_bytes", occupancy, "qdiscs_found", (json_int_t)port->state.found,
 		"ce_marked", (json_int_t)port->stats.ce_marked, "cnp_sent",
-		(json_int_t)port->stats.cnp_sent, "cnp_received", (json_int_t)port->stats.cnp_received,
-		"qp_classes", (json_int_t)port->qp_classes_taken, "qps_limited",
-		(json_int_t)port->qps_limited);
+		(json_int_t)port->stats.cnp_sent, "cnp_received",
+		(json_int_t)port->stats.cnp_received, "qp_classes",
+		(json_int_t)port->qp_classes_taken, "qps_limited", (json_int_t)port->qps_limited);
 }
 
 json_t *snapshot_status_json(const struct snapshot *snapshot)
@@ -67,7 +69,7 @@ json_t *snapshot_status_json(const struct snapshot *snapshot)
 
 static json_t *address_json(const __be32 addr[4])
 {
-	static const __u8 mapped[12] = { [10] = 0xff, [11] = 0xff };
+	static const __u8 mapped[12] = {[10] = 0xff, [11] = 0xff};
 	char text[INET6_ADDRSTRLEN];
 
 	if (!memcmp(addr, mapped, sizeof(mapped)))
@@ -79,17 +81,17 @@ static json_t *address_json(const __be32 addr[4])
 
 json_t *snapshot_flow_json(const struct snapshot_flow *f)
 {
-	static const char *const sources[] = { "unknown", "cm", "policy" };
+	static const char *const sources[] = {"unknown", "cm", "policy"};
 	json_t *doc = json_pack("{s:o, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "src",
 		address_json(f->key.src), "dst", address_json(f->key.dst), "dst_qpn",
 		(json_int_t)f->key.dst_qpn, "pair_source", sources[f->pair.source], "packets",
 		(json_int_t)f->flow.packets, "bytes", (json_int_t)f->flow.bytes, "ce",
-		(json_int_t)f->flow.ce, "cnp", (json_int_t)(f->pair.cnp_sent + f->cnp_received), "nak",
-		(json_int_t)f->flow.nak, "retransmissions", (json_int_t)f->flow.retransmissions,
-		"psn_gaps", (json_int_t)f->flow.psn_gaps);
+		(json_int_t)f->flow.ce, "cnp", (json_int_t)(f->pair.cnp_sent + f->cnp_received),
+		"nak", (json_int_t)f->flow.nak, "retransmissions",
+		(json_int_t)f->flow.retransmissions, "psn_gaps", (json_int_t)f->flow.psn_gaps);
 
-	json_object_set_new(doc, "peer_qpn",
-		f->pair.peer_qpn ? json_integer(f->pair.peer_qpn) : json_null());
+	json_object_set_new(
+		doc, "peer_qpn", f->pair.peer_qpn ? json_integer(f->pair.peer_qpn) : json_null());
 	json_object_set_new(doc, "rate_bps", f->rate_bps ? json_integer(f->rate_bps) : json_null());
 	return doc;
 }

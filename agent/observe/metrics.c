@@ -34,26 +34,26 @@ static const struct port_metric {
 #define ONE(field) offsetof(struct port_stats, field), 1, NULL, NULL
 #define MANY(field, label, names)                                                                  \
 	offsetof(struct port_stats, field), sizeof(names) / sizeof(names[0]), label, names
-	{ "quench_frames_total", "Frames that arrived, by what they are.",
-		MANY(frames, "kind", kind_names) },
-	{ "quench_ce_received_total", "RoCE frames that arrived with CE set.", ONE(ce_received) },
-	{ "quench_ce_marked_total", "Frames that quench marked CE on their way out.",
-		ONE(ce_marked) },
-	{ "quench_cnp_sent_total", "CNPs that quench made and sent.", ONE(cnp_sent) },
-	{ "quench_cnp_received_total", "CNPs that arrived.", ONE(cnp_received) },
-	{ "quench_cnp_unknown_pair_total", "CNPs that arrived for a QP that is not known.",
-		ONE(cnp_unknown_pair) },
-	{ "quench_cnp_suppressed_total", "CNPs that were due and not sent.",
-		MANY(cnp_suppressed, "reason", suppressed_names) },
-	{ "quench_drops_total", "Frames that quench dropped itself.",
-		MANY(drops, "reason", drop_names) },
-	{ "quench_depth_unknown_total", "Frames queued without knowing the depth.",
-		ONE(depth_unknown) },
-	{ "quench_flows_full_total", "Frames of flows that the flow table had no room for.",
-		ONE(flows_full) },
-	{ "quench_qp_unenforced_total", "Data frames of QPs that found no free QP class.",
-		ONE(qp_unenforced) },
-	{ "quench_ring_drops_total", "Events lost because the ring was full.", ONE(ring_drops) },
+	{"quench_frames_total", "Frames that arrived, by what they are.",
+		MANY(frames, "kind", kind_names)},
+	{"quench_ce_received_total", "RoCE frames that arrived with CE set.", ONE(ce_received)},
+	{"quench_ce_marked_total", "Frames that quench marked CE on their way out.",
+		ONE(ce_marked)},
+	{"quench_cnp_sent_total", "CNPs that quench made and sent.", ONE(cnp_sent)},
+	{"quench_cnp_received_total", "CNPs that arrived.", ONE(cnp_received)},
+	{"quench_cnp_unknown_pair_total", "CNPs that arrived for a QP that is not known.",
+		ONE(cnp_unknown_pair)},
+	{"quench_cnp_suppressed_total", "CNPs that were due and not sent.",
+		MANY(cnp_suppressed, "reason", suppressed_names)},
+	{"quench_drops_total", "Frames that quench dropped itself.",
+		MANY(drops, "reason", drop_names)},
+	{"quench_depth_unknown_total", "Frames queued without knowing the depth.",
+		ONE(depth_unknown)},
+	{"quench_flows_full_total", "Frames of flows that the flow table had no room for.",
+		ONE(flows_full)},
+	{"quench_qp_unenforced_total", "Data frames of QPs that found no free QP class.",
+		ONE(qp_unenforced)},
+	{"quench_ring_drops_total", "Events lost because the ring was full.", ONE(ring_drops)},
 #undef ONE
 #undef MANY
 };
@@ -109,8 +109,8 @@ static void write_occupancy(const struct snapshot *snapshot, bool max, FILE *out
 	const char *name = max ? "quench_occupancy_max_bytes" : "quench_occupancy_bytes";
 
 	write_head(out, name, "gauge",
-		max ? "The deepest that a frame has found a class's queues." :
-		      "Bytes waiting in a class's queues.");
+		max ? "The deepest that a frame has found a class's queues."
+		    : "Bytes waiting in a class's queues.");
 	for (size_t p = 0; p < snapshot->ports_count; p++) {
 		const struct snapshot_port *port = &snapshot->ports[p];
 

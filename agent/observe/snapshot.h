@@ -34,7 +34,7 @@ struct snapshot {
 	uint64_t pairs;
 	uint64_t rate_changes; /* sent to the kernel */
 	uint64_t netlink_errors;
-	uint64_t cnps_handled;	 /* by the fast thread */
+	uint64_t cnps_handled;	  /* by the fast thread */
 	uint64_t cnps_unenforced; /* for QPs that have no class of their own */
 };
 
@@ -42,7 +42,7 @@ struct snapshot {
 struct snapshot_flow {
 	struct flow_key key;
 	struct flow flow;
-	struct pair pair;     /* peer_qpn 0: not known */
+	struct pair pair;      /* peer_qpn 0: not known */
 	uint64_t cnp_received; /* about this flow, by its sender */
 	uint64_t rate_bps;     /* 0: not limited here */
 };

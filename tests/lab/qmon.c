@@ -97,13 +97,14 @@ static int read_qdisc(const struct nlmsghdr *nlh, void *data)
 	return mnl_attr_parse(nlh, sizeof(*tcm), read_stats, data) < 0 ? MNL_CB_ERROR : MNL_CB_OK;
 }
 
+/* Without ECHO only RTNLGRP_TC is told; without ACK nobody answers for a noqueue. */
 static void ask_root(struct monitor *m, char *buf)
 {
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct tcmsg *tcm;
 
 	nlh->nlmsg_type = RTM_GETQDISC;
-	nlh->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK; /* noqueue has no other answer */
+	nlh->nlmsg_flags = NLM_F_REQUEST | NLM_F_ECHO | NLM_F_ACK;
 	nlh->nlmsg_seq = ++m->seq;
 	tcm = mnl_nlmsg_put_extra_header(nlh, sizeof(*tcm));
 	tcm->tcm_ifindex = m->ifindex;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// quench: the command line. A subcommand is a row of the table.
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;
+} commands[] = {
+	{"run", cli_run, "the agent, in the foreground"},
+	{"check", cli_check, "is this policy valid?"},
+	{"status", cli_status, "what the agent's ports are and do"},
+	{"flows", cli_flows, "every RDMA flow: packets, marks, CNPs, rate"},
+	{"release", cli_release, "stop the agent, take everything off, restore"},
+};
+
+static void print_help(FILE *out)
+{
+	fprintf(out, "usage: quench COMMAND [OPTION...]\n\n"
+		     "Lossless Ethernet for RDMA on Linux: ECN marking, CNPs and DCQCN per queue "
+		     "pair.\n\n");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
+	fprintf(out, "\n`quench COMMAND --help` tells more.\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+		print_help(stdout);
+		return EXIT_OK;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("quench %s\n", QUENCH_VERSION);
+		return EXIT_OK;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "quench: no command \"%s\"; `quench help` lists them\n", argv[1]);
+	return EXIT_USAGE;
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// quench status, quench flows: ask the live agent, show the answer.
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "engine/instance.h"
+#include "observe/control.h"
+
+static const char status_help[] = "Show the agent's ports: role, XDP mode as the kernel reports "
+				  "it, bytes queued, marks and CNPs.";
+static const char flows_help[] =
+	"Show every RDMA flow that the agent sees: who talks to which QP, how the QP at the other "
+	"end "
+	"was learned, packets, CE marks, CNPs, NAKs, PSN gaps, and the rate if DCQCN limits it.";
+
+static const char *text_of(const json_t *doc, const char *key)
+{
+	const char *text = json_string_value(json_object_get(doc, key));
+
+	return text ? text : "-";
+}
+
+static json_int_t number_of(const json_t *doc, const char *key)
+{
+	return json_integer_value(json_object_get(doc, key));
+}
+
+static json_int_t total_occupancy(const json_t *port)
+{
+	json_t *bytes;
+	const char *cls;
+	json_int_t sum = 0;
+
+	json_object_foreach (json_object_get(port, "occupancy_bytes"), cls, bytes)
+		sum += json_integer_value(bytes);
+	return sum;
+}
+
+static void print_status(const json_t *doc)
+{
+	json_t *port;
+	size_t i;
+
+	printf("instance %s, policy %s\n\n", text_of(doc, "instance"),
+		text_of(json_object_get(doc, "policy"), "path"));
+	printf("%-15s %-8s %-8s %10s %10s %10s %10s %10s\n", "port", "role", "xdp", "queued B",
+		"CE marked", "CNP out", "CNP in", "limited");
+	json_array_foreach (json_object_get(doc, "ports"), i, port)
+		printf("%-15s %-8s %-8s %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64
+		       " %10" PRId64 "\n",
+			text_of(port, "name"), text_of(port, "role"), text_of(port, "xdp_mode"),
+			(int64_t)total_occupancy(port), (int64_t)number_of(port, "ce_marked"),
+			(int64_t)number_of(port, "cnp_sent"),
+			(int64_t)number_of(port, "cnp_received"),
+			(int64_t)number_of(port, "qps_limited"));
+}
+
+static void print_rate(const json_t *flow)
+{
+	if (json_is_integer(json_object_get(flow, "rate_bps")))
+		printf(" %9.2f\n", number_of(flow, "rate_bps") / 1e6);
+	else
+		printf(" %9s\n", "-");
+}
+
+static void print_flows(const json_t *doc)
+{
+	json_t *flow;
+	size_t i;
+
+	printf("%-28s %-28s %8s %8s %-7s %10s %8s %8s %6s %6s %6s %9s\n", "from", "to", "QPN",
+		"peer QPN", "pair", "packets", "CE", "CNP", "NAK", "gaps", "retx", "Mbit/s");
+	json_array_foreach (json_object_get(doc, "flows"), i, flow) {
+		printf("%-28s %-28s 0x%06x 0x%06x %-7s %10" PRId64 " %8" PRId64 " %8" PRId64
+		       " %6" PRId64 " %6" PRId64 " %6" PRId64,
+			text_of(flow, "src"), text_of(flow, "dst"),
+			(unsigned int)number_of(flow, "dst_qpn"),
+			(unsigned int)number_of(flow, "peer_qpn"), text_of(flow, "pair_source"),
+			(int64_t)number_of(flow, "packets"), (int64_t)number_of(flow, "ce"),
+			(int64_t)number_of(flow, "cnp"), (int64_t)number_of(flow, "nak"),
+			(int64_t)number_of(flow, "psn_gaps"),
+			(int64_t)number_of(flow, "retransmissions"));
+		print_rate(flow);
+	}
+}
+
+static int show(int argc, char **argv, const char *help, const char *command,
+	void (*print)(const json_t *doc))
+{
+	struct cli_options options;
+	struct instance instance;
+	struct qerr err = {};
+	json_t *doc;
+
+	cli_parse(argc, argv, help, CLI_INSTANCE | CLI_JSON, &options);
+	if (instance_init(&instance, options.instance, &err) ||
+		control_ask(instance.socket_path, command, &doc, &err))
+		return cli_fail(err.text);
+	if (options.json) {
+		json_dumpf(doc, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		print(doc);
+	}
+	json_decref(doc);
+	return EXIT_OK;
+}
+
+int cli_status(int argc, char **argv)
+{
+	return show(argc, argv, status_help, "status", print_status);
+}
+
+int cli_flows(int argc, char **argv)
+{
+	return show(argc, argv, flows_help, "flows", print_flows);
+}

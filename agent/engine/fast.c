@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The fast thread: events from the kernel in, QP rates out.
+#include "engine/fast.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "control/pairs.h"
+#include "control/reaction.h"
+#include "netlink/rtnl.h"
+#include "netlink/tc.h"
+
+enum {
+	HANDSHAKES_MAX = 4096,
+	CHANGES_MAX = 512,   /* rates sent in one go */
+	SCAN_NS = 100000000, /* between two looks for idle QPs */
+	GRACE_NS = 20000000, /* after taking a class back: no frame is still being steered */
+};
+
+/* A class of the pool: the kernel takes it, the fast thread takes it back. */
+enum class_state { CLASS_FREE, CLASS_IN_USE, CLASS_DRAINING };
+
+struct class_record {
+	enum class_state state;
+	uint64_t since_ns; /* CLASS_DRAINING */
+};
+
+struct port {
+	struct fast_port conf;
+	struct reaction *reaction; /* NULL: no reaction point */
+};
+
+struct fast {
+	pthread_t thread;
+	bool started;
+	int epoll_fd, timer_fd, stop_fd;
+	bool ticking; /* the timer runs at tick speed */
+	const struct policy *policy;
+	struct dataplane *dp;
+	struct rtnl *nl;
+	struct pairs *pairs;
+	struct port ports[SLOTS_MAX]; /* by slot */
+	uint32_t classes_count;
+	struct class_record *classes;
+	_Atomic uint64_t *rates_bps;
+	uint64_t scan_due_ns;
+	struct fast_counters counters;
+	struct rate_change changes[CHANGES_MAX];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+/* ---- pairs ---- */
+
+static struct flow_key flow_between(const struct endpoint *from, const struct endpoint *to)
+{
+	struct flow_key key = {.dst_qpn = to->qpn};
+
+	memcpy(key.src, from->addr, sizeof(key.src));
+	memcpy(key.dst, to->addr, sizeof(key.dst));
+	return key;
+}
+
+static void apply_pair(
+	struct fast *fast, const struct pairs_change *change, enum pair_source source)
+{
+	struct flow_key there = flow_between(&change->a, &change->b);
+	struct flow_key back = flow_between(&change->b, &change->a);
+
+	if (change->event == PAIRS_UP) {
+		dataplane_set_pair(fast->dp, &there, change->a.qpn, source);
+		dataplane_set_pair(fast->dp, &back, change->b.qpn, source);
+	} else {
+		dataplane_clear_pair(fast->dp, &there);
+		dataplane_clear_pair(fast->dp, &back);
+	}
+}
+
+static void apply_pairs(
+	struct fast *fast, const struct pairs_changes *changes, enum pair_source source)
+{
+	for (size_t i = 0; i < changes->count; i++)
+		apply_pair(fast, &changes->change[i], source);
+	atomic_store_explicit(
+		&fast->counters.pairs, pairs_count(fast->pairs), memory_order_relaxed);
+}
+
+static void add_policy_pairs(struct fast *fast)
+{
+	for (size_t i = 0; i < fast->policy->pairs_count; i++) {
+		const struct policy_pair *pair = &fast->policy->pairs[i];
+		struct endpoint a = {.qpn = pair->a.qpn}, b = {.qpn = pair->b.qpn};
+		struct pairs_changes changes;
+
+		memcpy(a.addr, &pair->a.addr, sizeof(a.addr));
+		memcpy(b.addr, &pair->b.addr, sizeof(b.addr));
+		changes = pairs_add(fast->pairs, &a, &b);
+		apply_pairs(fast, &changes, PAIR_POLICY);
+	}
+}
+
+/* ---- events ---- */
+
+static void count(_Atomic uint64_t *counter)
+{
+	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* The CNP came from the data's receiver: turn it round to find the data flow that is to slow down.
+ */
+static void on_cnp(struct fast *fast, const struct event *e)
+{
+	struct flow_key data = {.dst_qpn = e->peer_qpn};
+	const struct qp_class *cls;
+	struct port *port;
+	struct qp qp;
+
+	memcpy(data.src, e->key.dst, sizeof(data.src));
+	memcpy(data.dst, e->key.src, sizeof(data.dst));
+	if (!dataplane_get_qp(fast->dp, &data, &qp) || qp.flow.slot >= SLOTS_MAX)
+		return count(&fast->counters.cnps_unenforced);
+	port = &fast->ports[qp.flow.slot];
+	if (!port->reaction || qp.leaf >= port->conf.spec.qp_count)
+		return count(&fast->counters.cnps_unenforced);
+	cls = &dataplane_qp_classes(fast->dp)[port->conf.qp_base + qp.leaf];
+	if (__atomic_load_n(&cls->generation, __ATOMIC_RELAXED) != qp.generation)
+		return count(&fast->counters.cnps_unenforced);
+	reaction_cnp(port->reaction, qp.leaf, qp.generation, now_ns());
+	count(&fast->counters.cnps_handled);
+}
+
+static void on_cm(struct fast *fast, const struct event *e)
+{
+	struct pairs_changes changes =
+		pairs_learn(fast->pairs, e->key.src, e->key.dst, &e->cm, now_ns());
+
+	apply_pairs(fast, &changes, PAIR_CM);
+}
+
+static void on_event(void *arg, const struct event *event)
+{
+	switch (event->type) {
+	case EVENT_CNP:
+		return on_cnp(arg, event);
+	case EVENT_CM:
+		return on_cm(arg, event);
+	}
+}
+
+/* ---- rates ---- */
+
+static void publish_rate(
+	struct fast *fast, const struct port *port, const struct rate_change *change)
+{
+	bool limited = change->rate_bps < port->conf.dcqcn.line_rate_bps;
+
+	atomic_store_explicit(&fast->rates_bps[port->conf.qp_base + change->class_index],
+		limited ? change->rate_bps : 0, memory_order_relaxed);
+}
+
+/* The kernel refused some of the changes just sent: they are due again. */
+static void take_faults(struct fast *fast, struct port *port, size_t n)
+{
+	struct rtnl_faults faults;
+
+	if (!rtnl_batch_errors(fast->nl, &faults) && !faults.lost)
+		return;
+	atomic_fetch_add_explicit(
+		&fast->counters.netlink_errors, faults.count, memory_order_relaxed);
+	for (size_t i = 0; i < n; i++)
+		reaction_retry(port->reaction, fast->changes[i].class_index);
+}
+
+static void send_rates(struct fast *fast, struct port *port, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct rate_change *change = &fast->changes[i];
+		struct tc_object cls =
+			tree_qp_class(&port->conf.spec, change->class_index, change->rate_bps);
+
+		if (tc_batch(fast->nl, port->conf.ifindex, &cls, TC_CHANGE, NULL) == -ENOSPC) {
+			rtnl_batch_send(fast->nl);
+			tc_batch(fast->nl, port->conf.ifindex, &cls, TC_CHANGE, NULL);
+		}
+		publish_rate(fast, port, change);
+	}
+	atomic_fetch_add_explicit(&fast->counters.rate_changes, n, memory_order_relaxed);
+	if (rtnl_batch_send(fast->nl))
+		for (size_t i = 0; i < n; i++)
+			reaction_retry(port->reaction, fast->changes[i].class_index);
+	take_faults(fast, port, n);
+}
+
+static void tick_port(struct fast *fast, struct port *port, uint64_t now)
+{
+	size_t n;
+
+	if (!port->reaction || reaction_idle(port->reaction))
+		return;
+	n = reaction_tick(port->reaction, now, fast->changes, CHANGES_MAX);
+	if (n)
+		send_rates(fast, port, n);
+	atomic_store_explicit(&fast->counters.limited[port->conf.slot],
+		reaction_limited(port->reaction), memory_order_relaxed);
+}
+
+/* ---- the pool ---- */
+
+/* Hand an empty class back to the kernel's ring of free ones. */
+static void class_return(struct fast *fast, struct port *port, uint32_t k)
+{
+	struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[port->conf.slot];
+	uint32_t *ring = dataplane_qp_free(fast->dp);
+	struct qp_class *cls = &dataplane_qp_classes(fast->dp)[port->conf.qp_base + k];
+
+	cls->taken = 0;
+	fast->classes[port->conf.qp_base + k].state = CLASS_FREE;
+	ring[port->conf.qp_base + pool->tail % port->conf.spec.qp_count] = k;
+	__atomic_store_n(&pool->tail, pool->tail + 1, __ATOMIC_RELEASE);
+}
+
+static bool class_is_empty(struct fast *fast, const struct port *port, uint32_t k)
+{
+	struct tc_qdisc_stats stats;
+
+	return !tc_stats(
+		       fast->nl, port->conf.ifindex, TREE_HANDLE(TREE_QP_LEAF + k), &stats, NULL) &&
+	       !stats.backlog_bytes;
+}
+
+/* One class at one moment; returns whether it is in use. */
+static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_t now)
+{
+	uint32_t index = port->conf.qp_base + k;
+	struct qp_class *cls = &dataplane_qp_classes(fast->dp)[index];
+	struct class_record *record = &fast->classes[index];
+
+	if (record->state == CLASS_DRAINING) {
+		if (now - record->since_ns > GRACE_NS && class_is_empty(fast, port, k))
+			class_return(fast, port, k);
+		return true;
+	}
+	if (!__atomic_load_n(&cls->taken, __ATOMIC_ACQUIRE))
+		return false;
+	record->state = CLASS_IN_USE;
+	if (now < cls->last_ns + fast->policy->dcqcn.idle_ns)
+		return true;
+	__atomic_fetch_add(&cls->generation, 1, __ATOMIC_RELEASE);
+	reaction_forget(port->reaction, k);
+	*record = (struct class_record){.state = CLASS_DRAINING, .since_ns = now};
+	return true;
+}
+
+static void scan_port(struct fast *fast, struct port *port, uint64_t now)
+{
+	uint32_t taken = 0;
+
+	if (!port->reaction)
+		return;
+	for (uint32_t k = 0; k < port->conf.spec.qp_count; k++)
+		taken += scan_class(fast, port, k, now);
+	atomic_store_explicit(&fast->counters.taken[port->conf.slot], taken, memory_order_relaxed);
+}
+
+/* ---- the loop ---- */
+
+static void set_timer(struct fast *fast, bool ticking)
+{
+	uint64_t period = ticking ? fast->policy->dcqcn.tick_ns : SCAN_NS;
+	struct timespec ts = {.tv_sec = period / 1000000000ull, .tv_nsec = period % 1000000000ull};
+
+	fast->ticking = ticking;
+	timerfd_settime(fast->timer_fd, 0, &(struct itimerspec){ts, ts}, NULL);
+}
+
+static bool work_is_left(const struct fast *fast)
+{
+	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
+		if (fast->ports[slot].reaction && !reaction_idle(fast->ports[slot].reaction))
+			return true;
+	return false;
+}
+
+static void on_timer(struct fast *fast)
+{
+	uint64_t expirations, now = now_ns();
+
+	if (read(fast->timer_fd, &expirations, sizeof(expirations)) < 0)
+		return;
+	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
+		tick_port(fast, &fast->ports[slot], now);
+	if (now < fast->scan_due_ns)
+		return;
+	fast->scan_due_ns = now + SCAN_NS;
+	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
+		scan_port(fast, &fast->ports[slot], now);
+}
+
+static void *loop(void *arg)
+{
+	struct fast *fast = arg;
+	struct epoll_event ready[4];
+
+	set_timer(fast, false);
+	for (;;) {
+		int n = epoll_wait(fast->epoll_fd, ready, 4, -1);
+
+		for (int i = 0; i < n; i++) {
+			if (ready[i].data.fd == fast->stop_fd)
+				return NULL;
+			if (ready[i].data.fd == fast->timer_fd)
+				on_timer(fast);
+			else
+				dataplane_events_take(fast->dp);
+		}
+		if (work_is_left(fast) != fast->ticking)
+			set_timer(fast, !fast->ticking);
+	}
+}
+
+static int watch(struct fast *fast, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	return fd < 0 || epoll_ctl(fast->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+/* The whole pool of a port stands ready: every class is in the ring of free ones. */
+static int open_port(struct fast *fast, const struct fast_port *conf)
+{
+	struct port *port = &fast->ports[conf->slot];
+	struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[conf->slot];
+	uint32_t *ring = dataplane_qp_free(fast->dp);
+
+	port->conf = *conf;
+	if (!conf->spec.qp_count)
+		return 0;
+	port->reaction = reaction_new(conf->spec.qp_count, &conf->dcqcn, fast->policy->dcqcn.step);
+	if (!port->reaction)
+		return -EINVAL;
+	for (uint32_t k = 0; k < conf->spec.qp_count; k++)
+		ring[conf->qp_base + k] = k;
+	pool->head = 0;
+	__atomic_store_n(&pool->tail, conf->spec.qp_count, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int open_ports(
+	struct fast *fast, const struct fast_port *ports, size_t ports_count, struct qerr *err)
+{
+	for (size_t i = 0; i < ports_count; i++)
+		fast->classes_count += ports[i].spec.qp_count;
+	fast->classes = calloc(fast->classes_count + 1, sizeof(*fast->classes));
+	fast->rates_bps = calloc(fast->classes_count + 1, sizeof(*fast->rates_bps));
+	fast->pairs = pairs_new(HANDSHAKES_MAX, fast->policy->flows_max);
+	if (!fast->classes || !fast->rates_bps || !fast->pairs)
+		return qerr_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < ports_count; i++)
+		if (open_port(fast, &ports[i]))
+			return qerr_set(
+				err, -EINVAL, "DCQCN's parameters do not fit the port's rate");
+	return 0;
+}
+
+static int open_descriptors(struct fast *fast, struct qerr *err)
+{
+	int code = dataplane_events_open(fast->dp, on_event, fast, err);
+
+	if (code)
+		return code;
+	fast->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	fast->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	fast->stop_fd = eventfd(0, EFD_CLOEXEC);
+	if (watch(fast, fast->timer_fd) || watch(fast, fast->stop_fd) ||
+		watch(fast, dataplane_events_fd(fast->dp)))
+		return qerr_set(err, -errno, "cannot set up the event loop: %s", strerror(errno));
+	return rtnl_open(&fast->nl, err);
+}
+
+int fast_start(struct fast **out, const struct policy *policy, struct dataplane *dp,
+	const struct fast_port *ports, size_t ports_count, struct qerr *err)
+{
+	struct fast *fast = calloc(1, sizeof(*fast));
+	int code;
+
+	if (!fast)
+		return qerr_set(err, -ENOMEM, "out of memory");
+	fast->policy = policy;
+	fast->dp = dp;
+	fast->epoll_fd = fast->timer_fd = fast->stop_fd = -1;
+	code = open_ports(fast, ports, ports_count, err);
+	if (!code)
+		code = open_descriptors(fast, err);
+	if (!code) {
+		add_policy_pairs(fast);
+		code = -pthread_create(&fast->thread, NULL, loop, fast);
+		fast->started = !code;
+	}
+	if (code) {
+		fast_stop(fast);
+		return code;
+	}
+	*out = fast;
+	return 0;
+}
+
+void fast_stop(struct fast *fast)
+{
+	if (!fast)
+		return;
+	if (fast->started && write(fast->stop_fd, &(uint64_t){1}, sizeof(uint64_t)) > 0)
+		pthread_join(fast->thread, NULL);
+	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
+		reaction_free(fast->ports[slot].reaction);
+	pairs_free(fast->pairs);
+	rtnl_close(fast->nl);
+	for (size_t i = 0; i < 3; i++)
+		if ((const int[]){fast->epoll_fd, fast->timer_fd, fast->stop_fd}[i] >= 0)
+			close((const int[]){fast->epoll_fd, fast->timer_fd, fast->stop_fd}[i]);
+	free(fast->classes);
+	free(fast->rates_bps);
+	free(fast);
+}
+
+const struct fast_counters *fast_counters(const struct fast *fast)
+{
+	return &fast->counters;
+}
+
+uint64_t fast_rate_bps(const struct fast *fast, uint32_t index)
+{
+	return index < fast->classes_count
+		       ? atomic_load_explicit(&fast->rates_bps[index], memory_order_relaxed)
+		       : 0;
+}

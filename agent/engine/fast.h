@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The fast thread: events from the kernel in, QP rates out. CM messages make pairs, CNPs make DCQCN
+ * cut, timers let rates recover, and idle QPs give their classes back. It allocates nothing and
+ * waits for nothing but its next event.
+ */
+#ifndef QUENCH_FAST_H
+#define QUENCH_FAST_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "control/dcqcn.h"
+#include "dataplane/dataplane.h"
+#include "policy/policy.h"
+#include "qerr.h"
+#include "reconcile/tree.h"
+
+/* A port as the fast thread needs it. */
+struct fast_port {
+	int ifindex;
+	uint32_t slot;
+	uint32_t qp_base;      /* its first entry of the pool arrays */
+	struct tree_spec spec; /* qp_count 0: no reaction point */
+	struct dcqcn_params dcqcn;
+};
+
+/* What it counts, for anyone to read. */
+struct fast_counters {
+	_Atomic uint64_t cnps_handled, cnps_unenforced;
+	_Atomic uint64_t rate_changes, netlink_errors;
+	_Atomic uint64_t pairs;
+	_Atomic uint32_t limited[SLOTS_MAX]; /* QPs below line rate, by slot */
+	_Atomic uint32_t taken[SLOTS_MAX];   /* QP classes in use, by slot */
+};
+
+struct fast;
+
+/*
+ * Start the thread for these ports (copied). policy and dp must outlive it. rates_bps has an entry
+ * for every QP class of the pool arrays: 0, or the rate that DCQCN holds its QP to.
+ */
+int fast_start(struct fast **fast, const struct policy *policy, struct dataplane *dp,
+	const struct fast_port *ports, size_t ports_count, struct qerr *err);
+
+/* Stop and free. The classes stay as they are. NULL is allowed. */
+void fast_stop(struct fast *fast);
+
+const struct fast_counters *fast_counters(const struct fast *fast);
+
+/* The rate that DCQCN holds QP class index (of the pool arrays) to; 0: none. */
+uint64_t fast_rate_bps(const struct fast *fast, uint32_t index);
+
+#endif

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// RTM_GETLINK read into a struct, and the frame that makes a port's root qdisc run.
+#include "netlink/link.h"
+
+#include <errno.h>
+#include <linux/if_arp.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/rtnetlink.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int link_kind_attr(const struct nlattr *attr, void *arg)
+{
+	struct link_info *info = arg;
+
+	if (mnl_attr_get_type(attr) == IFLA_INFO_KIND &&
+		mnl_attr_validate(attr, MNL_TYPE_STRING) >= 0)
+		strncpy(info->kind, mnl_attr_get_str(attr), sizeof(info->kind) - 1);
+	return MNL_CB_OK;
+}
+
+static void take_u32(const struct nlattr *attr, uint32_t *value)
+{
+	if (mnl_attr_validate(attr, MNL_TYPE_U32) >= 0)
+		*value = mnl_attr_get_u32(attr);
+}
+
+static void take_mac(const struct nlattr *attr, struct link_info *info)
+{
+	if (info->ethernet && mnl_attr_get_payload_len(attr) == sizeof(info->mac))
+		memcpy(info->mac, mnl_attr_get_payload(attr), sizeof(info->mac));
+}
+
+static int link_attr(const struct nlattr *attr, void *arg)
+{
+	struct link_info *info = arg;
+	uint32_t master = 0;
+
+	switch (mnl_attr_get_type(attr)) {
+	case IFLA_IFNAME:
+		if (mnl_attr_validate(attr, MNL_TYPE_STRING) >= 0)
+			strncpy(info->name, mnl_attr_get_str(attr), sizeof(info->name) - 1);
+		break;
+	case IFLA_MTU:
+		take_u32(attr, &info->mtu_bytes);
+		break;
+	case IFLA_ADDRESS:
+		take_mac(attr, info);
+		break;
+	case IFLA_MASTER:
+		take_u32(attr, &master);
+		info->master_ifindex = (int)master;
+		break;
+	case IFLA_NUM_TX_QUEUES:
+		take_u32(attr, &info->tx_queues);
+		break;
+	case IFLA_NUM_RX_QUEUES:
+		take_u32(attr, &info->rx_queues);
+		break;
+	case IFLA_LINKINFO:
+		mnl_attr_parse_nested(attr, link_kind_attr, info);
+		break;
+	}
+	return MNL_CB_OK;
+}
+
+static int link_message(const struct nlmsghdr *nlh, void *arg)
+{
+	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
+	struct link_info *info = arg;
+
+	if (nlh->nlmsg_type != RTM_NEWLINK || mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
+		return MNL_CB_OK;
+	info->ifindex = ifi->ifi_index;
+	info->ethernet = ifi->ifi_type == ARPHRD_ETHER;
+	info->up = ifi->ifi_flags & IFF_UP;
+	info->running = ifi->ifi_flags & IFF_RUNNING;
+	return mnl_attr_parse(nlh, sizeof(*ifi), link_attr, info);
+}
+
+int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct qerr *err)
+{
+	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	int rc;
+
+	*info = (struct link_info){0};
+	if (!*name || strlen(name) >= IFNAMSIZ)
+		return qerr_set(err, -EINVAL, "port '%s': a name has 1 to %d characters", name,
+			IFNAMSIZ - 1);
+	nlh->nlmsg_type = RTM_GETLINK;
+	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
+	if (!mnl_attr_put_strz_check(nlh, sizeof(buf), IFLA_IFNAME, name) ||
+		!mnl_attr_put_u32_check(nlh, sizeof(buf), IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS))
+		return qerr_set(err, -EMSGSIZE, "port %s: request too long", name);
+	rc = rtnl_talk(nl, nlh, link_message, info, err);
+	if (rc == -ENODEV)
+		return qerr_set(err, rc, "port %s: no such interface", name);
+	if (rc)
+		return qerr_prefix(err, rc, "port %s: cannot read the interface", name);
+	if (!info->ifindex)
+		return qerr_set(err, -EPROTO, "port %s: the kernel did not describe it", name);
+	return 0;
+}
+
+int link_kick_open(struct qerr *err)
+{
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* protocol 0: receives nothing */
+
+	if (fd < 0)
+		return qerr_set(err, -errno, "cannot open a packet socket: %s", strerror(errno));
+	return fd;
+}
+
+int link_kick(int fd, int ifindex, uint32_t priority)
+{
+	static const struct ethhdr frame[4] = {
+		{.h_proto = 0xb588}}; /* 0x88b5: for local experiments */
+	const struct sockaddr_ll to = {
+		.sll_family = AF_PACKET, .sll_ifindex = ifindex, .sll_halen = ETH_ALEN};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)))
+		return -errno;
+	if (sendto(fd, frame, sizeof(frame), MSG_DONTWAIT, (const struct sockaddr *)&to,
+		    sizeof(to)) < 0 &&
+		errno != ENOBUFS) /* the sink dropped it, as it should */
+		return -errno;
+	return 0;
+}

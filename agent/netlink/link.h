@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the kernel says about a network interface. */
+#ifndef QUENCH_LINK_H
+#define QUENCH_LINK_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "netlink/rtnl.h"
+
+struct link_info {
+	char name[IFNAMSIZ];
+	int ifindex;
+	uint32_t mtu_bytes;
+	uint8_t mac[6]; /* zeros where the address is not an Ethernet one */
+	bool ethernet;
+	bool up;	    /* IFF_UP: switched on by its owner */
+	bool running;	    /* IFF_RUNNING: and has a carrier */
+	int master_ifindex; /* bridge, bond or VRF above it; 0: none */
+	uint32_t tx_queues;
+	uint32_t rx_queues;
+	char kind[16]; /* "veth", "bond", ...; empty for plain hardware */
+};
+
+/* Fill *info for the interface called name. -ENODEV when this namespace has none. */
+int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct qerr *err);
+
+/*
+ * Make an interface's root qdisc run: a change of a rate or a gate does not do that by itself.
+ * One small frame is queued straight into class priority (a class id whose leaf drops it: the
+ * tree's sink) and so never leaves. link_kick_open gives a socket for that, for close(), or
+ * -errno; it needs CAP_NET_RAW and CAP_NET_ADMIN. link_kick waits for nothing; 0 or -errno.
+ */
+int link_kick_open(struct qerr *err);
+int link_kick(int fd, int ifindex, uint32_t priority);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Put a port's queue tree in place, verified; and take it off without losing what it holds. */
+#ifndef QUENCH_APPLY_H
+#define QUENCH_APPLY_H
+
+#include <stddef.h>
+
+#include "netlink/rtnl.h"
+#include "netlink/tc.h"
+
+/*
+ * Create the objects of list (tree_build's) on the device, read everything back and compare it.
+ * All or nothing: on any failure our root is deleted again, and the device's default qdisc comes
+ * back by itself. Uses the socket's batch, which must be empty.
+ *  -EBUSY:  somebody else's root qdisc is in place; nothing was touched. One that the kernel made
+ *           by itself (handle 0, and not mq) is nobody's and is replaced.
+ *  -EEXIST: our own root is in place, left behind by an earlier agent; nothing was touched.
+ *  -EIO:    the kernel kept something else than it was given.
+ * Else what the kernel said; *err names the port and the object.
+ */
+int tree_install(
+	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err);
+
+/*
+ * Delete our root qdisc; success when there is none, whatever else is there. Before that all its
+ * rates are raised and all its gates opened, in place, and what it holds may leave, for
+ * TREE_DRAIN_MS at most. Traffic into its classes should have stopped. Uses the socket's batch.
+ * A success with text in *err says that frames had to be given up.
+ */
+#define TREE_DRAIN_MS 200
+int tree_remove(struct rtnl *nl, int ifindex, struct qerr *err);
+
+/*
+ * Is every object of want among have (tc_read's), with equal values? -EIO, and *err with the
+ * first difference, else. Others in have are not looked at.
+ */
+int tree_compare(const struct tc_object *want, size_t n, const struct tc_object *have, size_t m,
+	uint32_t tick_ns, struct qerr *err);
+
+#endif

@@ -1,0 +1,626 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A lab of network namespaces: senders h1..hN, a gateway gw with one bottleneck, a receiver r1.
+
+    h_i:eth0 (10.0.i.1) -- h_i:gw (10.0.i.254) -- routed -- gw:r1 (10.0.100.254) -- r1:eth0 (10.0.100.1)
+
+As a module: `with Lab(senders=4) as lab:` makes it, and takes away everything in it whatever ends
+the block. As a command: `lab.py up`, `lab.py down NAME`, `lab.py sweep`.
+"""
+import argparse
+import ctypes
+import http.client
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Iterator, NamedTuple, Optional, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+QUENCH = ROOT / "build/quench"
+RCPEER = ROOT / "build/lab/rcpeer"
+QMON = ROOT / "build/lab/qmon"
+POLICY = ROOT / "policies/lab.yaml"
+LABS = Path("/run/quench-lab")
+
+BOTTLENECK_BPS = 200_000_000
+HOST_OVERLOAD = 4  # the hosts together can send this many times what the bottleneck takes
+RETURN_BPS = 1_000_000_000  # ports that only ACKs and CNPs leave by
+BUFFER_BYTES_PER_SENDER = 192 * 1024
+HOST_BUFFER_BYTES = 2 * 1024 * 1024  # holds every window
+FRAME_BYTES_MAX = 1522
+RECEIVER_ADDRESS = "10.0.100.1"
+METRICS_PORT = 9842  # of lab.yaml's observe.listen; each namespace has a loopback of its own
+
+READY_S = 30
+STOP_S = 15
+CLONE_NEWNET = 0x40000000
+
+T = TypeVar("T")
+
+
+class LabError(Exception):
+    """Something in the lab did not do what it must."""
+
+
+class Port(NamedTuple):
+    """A row of a policy's `ports`."""
+
+    name: str
+    role: str
+    rate_bps: int
+
+
+def run(*argv: object, stdin: Optional[str] = None) -> str:
+    """Run a command to its end and return its output."""
+    command = [str(a) for a in argv]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"{' '.join(command)}: exit status {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def wait_until(condition: Callable[[], Optional[T]], seconds: float, what: str) -> T:
+    """Poll until the condition gives something true, and return that."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise LabError(f"{what}: not within {seconds} s")
+        time.sleep(0.05)
+
+
+def in_namespace(namespace: str, call: Callable[[], T]) -> T:
+    """Call in a thread that has entered the network namespace: its sockets belong there."""
+    results: list[T] = []
+    faults: list[BaseException] = []
+
+    def enter() -> None:
+        try:
+            with open(f"/run/netns/{namespace}") as handle:
+                if ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), f"setns {namespace}")
+            results.append(call())
+        except BaseException as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    if faults:
+        raise faults[0]
+    return results[0]
+
+
+class Metrics:
+    """One scrape of /metrics."""
+
+    LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)", re.M)
+    LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+    def __init__(self, text: str):
+        self.samples = [
+            (name, dict(self.LABEL.findall(labels)), float(value))
+            for name, labels, value in self.LINE.findall(text)
+        ]
+
+    def total(self, name: str, **labels: str) -> int:
+        """The sum over all label values but those given; 0 when there is no such sample."""
+        return int(
+            sum(v for n, have, v in self.samples if n == name and labels.items() <= have.items())
+        )
+
+
+@dataclass
+class Job:
+    """A process in one of the namespaces. What it prints goes to files of the lab."""
+
+    name: str
+    process: subprocess.Popen
+    out: Path
+    err: Path
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def errors(self) -> str:
+        return self.err.read_text(errors="replace")
+
+    def last_line(self) -> str:
+        """The last whole line on standard error: how far it is."""
+        lines = self.errors().split("\n")
+        return lines[-2] if len(lines) > 1 else ""
+
+    def stop(self) -> None:
+        if self.alive():
+            self.process.terminate()
+
+    def wait(self, seconds: float = STOP_S) -> None:
+        """Wait for the end, which must be a good one."""
+        try:
+            status = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise LabError(f"{self.name}: still runs after {seconds} s") from None
+        if status:
+            raise LabError(f"{self.name}: exit status {status}: {self.errors().strip()[-500:]}")
+
+    def report(self, seconds: float = STOP_S) -> dict:
+        """The JSON document that it leaves on standard output."""
+        self.wait(seconds)
+        return json.loads(self.out.read_text())
+
+
+@dataclass
+class Traffic:
+    """One QP from each sender to the receiver."""
+
+    listener: Job
+    senders: list[Job]
+    start_epoch: float
+    seconds: float
+    received: dict = field(default_factory=dict)
+    sent: list[dict] = field(default_factory=list)
+
+    LATE_START_S = 0.2
+
+    def sending(self) -> bool:
+        return time.time() < self.start_epoch + self.seconds
+
+    def finish(self) -> None:
+        """Wait for the senders' last acknowledgements, then take all reports."""
+        self.sent = [job.report(self.seconds + STOP_S) for job in self.senders]
+        self.listener.stop()
+        self.received = self.listener.report()
+        late = max(s["start_epoch"] for s in self.sent) - self.start_epoch
+        if late > self.LATE_START_S:
+            raise LabError(f"a sender began {late:.1f} s late: the run says nothing")
+
+    def stop(self) -> None:
+        for job in [*self.senders, self.listener]:
+            job.stop()
+
+    def pairs(self) -> list[dict]:
+        """The QP pairs in the form that check_cnps.py reads."""
+        return [
+            {
+                "a": flow["src"], "a_qpn": flow["peer_qpn"], "a_port": flow["udp_src_port"],
+                "b": self.received["address"], "b_qpn": flow["qpn"],
+            }
+            for flow in self.received["flows"]
+        ]  # fmt: skip
+
+
+class Lab:
+    """The namespaces and all that runs in them. A node is "gw", "r1" or "h1".. here."""
+
+    def __init__(self, senders: int = 4, name: Optional[str] = None):
+        if not 1 <= senders <= 32:
+            raise LabError(f"{senders} senders: 1 to 32 are possible")
+        self.name = name or os.environ.get("LAB") or f"q{os.getpid()}"
+        self.hosts = [f"h{i}" for i in range(1, senders + 1)]
+        self.nodes = ["gw", "r1", *self.hosts]
+        self.host_bps = HOST_OVERLOAD * BOTTLENECK_BPS // senders
+        self.buffer_bytes = BUFFER_BYTES_PER_SENDER * senders
+        self.base_policy = lab_policy(self.buffer_bytes)
+        self.directory = LABS / self.name
+        self.agents: dict[str, Job] = {}
+        self.jobs: list[Job] = []
+
+    # Coming and going
+
+    def __enter__(self) -> "Lab":
+        sweep()
+        exit_on_signals()
+        self._claim()
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take everything away; a signal does not cut it short."""
+        with signals_held():
+            for job in self.jobs:
+                job.stop()
+            take_away(self.name)
+            for job in self.jobs:
+                job.process.wait()
+
+    def _claim(self) -> None:
+        LABS.mkdir(exist_ok=True)
+        try:
+            self.directory.mkdir()
+        except FileExistsError:
+            raise LabError(f"{self.name}: there is such a lab already") from None
+        (self.directory / "owner").write_text(process_identity(os.getpid()) or "")
+
+    def _build(self) -> None:
+        bpf = self.directory / "bpf"
+        bpf.mkdir()
+        run("mount", "-t", "bpf", "bpf", bpf)
+        for node in self.nodes:
+            run("ip", "netns", "add", self.namespace(node))
+            self.sysctl(node, "net/ipv6/conf/all/disable_ipv6", 1)
+            self.sysctl(node, "net/ipv6/conf/default/disable_ipv6", 1)
+            self.ip(node, "link set lo up")
+        self.sysctl("gw", "net/ipv4/ip_forward", 1)
+        for i, host in enumerate(self.hosts, 1):
+            self._connect(host, i)
+        self._connect("r1", 100)
+
+    def _connect(self, node: str, subnet: int) -> None:
+        """A cable from node:eth0 to gw:node, and neighbours that never need to be asked for."""
+        gw = self.namespace("gw")
+        mac = {"eth0": f"02:00:00:00:{subnet:02x}:01", node: f"02:00:00:00:{subnet:02x}:fe"}
+        self.ip(
+            node,
+            f"link add eth0 address {mac['eth0']} type veth peer name {node} "
+            f"address {mac[node]} netns {gw}",
+            "link set eth0 mtu 1500 up",
+            f"addr add 10.0.{subnet}.1/24 dev eth0",
+            f"neigh add 10.0.{subnet}.254 lladdr {mac[node]} nud permanent dev eth0",
+            f"route add default via 10.0.{subnet}.254",
+        )
+        self.ip(
+            "gw",
+            f"link set {node} mtu 1500 up",
+            f"addr add 10.0.{subnet}.254/24 dev {node}",
+            f"neigh add 10.0.{subnet}.1 lladdr {mac['eth0']} nud permanent dev {node}",
+        )
+        self._keep_order(node, "eth0")
+        self._keep_order("gw", node)
+
+    def _keep_order(self, node: str, device: str) -> None:
+        """GRO gives a veth a receive ring, as XDP does, unless its peer has TSO. Without a ring its
+        frames wait at whichever CPU happened to send, and overtake each other."""
+        self.run(node, "ethtool", "-K", device, "gro", "on", "tso", "off")
+
+    # Commands
+
+    def namespace(self, node: str) -> str:
+        return f"{self.name}-{node}"
+
+    def instance(self, node: str) -> str:
+        """The name of the agent there."""
+        return self.namespace(node)
+
+    def command(self, node: str, *argv: object) -> list[str]:
+        """A command line that runs argv in the node, with the lab's bpffs at /sys/fs/bpf."""
+        enter = 'mount --bind "$0" /sys/fs/bpf && exec "$@"'
+        bpf = self.directory / "bpf"
+        return [
+            "ip", "netns", "exec", self.namespace(node),
+            "sh", "-c", enter, str(bpf), *[str(a) for a in argv],
+        ]  # fmt: skip
+
+    def run(self, node: str, *argv: object) -> str:
+        return run(*self.command(node, *argv))
+
+    def ip(self, node: str, *lines: str) -> None:
+        run("ip", "-n", self.namespace(node), "-batch", "-", stdin="\n".join(lines) + "\n")
+
+    def tc(self, node: str, *lines: str) -> None:
+        run("tc", "-n", self.namespace(node), "-batch", "-", stdin="\n".join(lines) + "\n")
+
+    def sysctl(self, node: str, path: str, value: int) -> None:
+        in_namespace(self.namespace(node), lambda: Path("/proc/sys", path).write_text(f"{value}\n"))
+
+    def start(self, node: str, name: str, *argv: object) -> Job:
+        """Start a process in the node. It is told to end when this process dies."""
+        out, err = self.directory / f"{name}.out", self.directory / f"{name}.err"
+        command = ["setpriv", "--pdeathsig", "TERM", *self.command(node, *argv)]
+        with open(out, "w") as o, open(err, "w") as e:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=o, stderr=e, start_new_session=True
+            )
+        job = Job(f"{name} in {node}", process, out, err)
+        self.jobs.append(job)
+        return job
+
+    # Without quench
+
+    def shape_plain(self) -> None:
+        """The same rates and buffers as with quench, from the kernel's own queues alone."""
+        self.tc("gw", *shaper("r1", BOTTLENECK_BPS, self.buffer_bytes))
+        for host in self.hosts:
+            self.tc(host, *shaper("eth0", self.host_bps, HOST_BUFFER_BYTES))
+
+    # With quench
+
+    def default_ports(self, node: str) -> list[Port]:
+        if node == "r1":
+            return [Port("eth0", "host", RETURN_BPS)]
+        if node != "gw":
+            return [Port("eth0", "host", self.host_bps)]
+        towards_hosts = [Port(host, "gateway", RETURN_BPS) for host in self.hosts]
+        return [Port("r1", "gateway", BOTTLENECK_BPS), *towards_hosts]
+
+    def write_policy(self, node: str, ports: list[Port]) -> Path:
+        rows = [f"  - {{name: {p.name}, role: {p.role}, rate: {p.rate_bps // 1000}kbit}}\n" for p in ports]
+        path = self.directory / f"{node}.yaml"
+        path.write_text(self.base_policy + "ports:\n" + "".join(rows))
+        return path
+
+    def start_agent(self, node: str, ports: Optional[list[Port]] = None) -> Job:
+        """Start the agent of a node; wait_ready says when it works."""
+        policy = self.write_policy(node, ports or self.default_ports(node))
+        instance = self.instance(node)
+        job = self.start(node, f"quench-{node}", QUENCH, "run", "-c", policy, "--instance", instance)
+        self.agents[node] = job
+        return job
+
+    def wait_ready(self, node: str) -> dict:
+        return wait_until(lambda: self.status(node), READY_S, f"the agent in {node} does not answer")
+
+    def status(self, node: str) -> Optional[dict]:
+        """What the agent says of itself; None when it does not answer."""
+        job = self.agents[node]
+        if not job.alive():
+            raise LabError(f"{job.name} ended: {job.errors().strip()[-500:]}")
+        command = [str(QUENCH), "status", "--instance", self.instance(node), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return None if done.returncode else json.loads(done.stdout)
+
+    def start_quench(self) -> None:
+        """An agent in every node."""
+        for node in self.nodes:
+            self.start_agent(node)
+        for node in self.nodes:
+            self.wait_ready(node)
+
+    def stop_quench(self) -> None:
+        for job in self.agents.values():
+            job.stop()
+        for job in self.agents.values():
+            job.wait()
+        self.agents.clear()
+
+    def metrics(self, node: str) -> Metrics:
+        def scrape() -> str:
+            connection = http.client.HTTPConnection("127.0.0.1", METRICS_PORT, timeout=5)
+            connection.request("GET", "/metrics")
+            response = connection.getresponse()
+            if response.status != 200:
+                raise LabError(f"/metrics of {node}: {response.status}")
+            return response.read().decode()
+
+        return Metrics(in_namespace(self.namespace(node), scrape))
+
+    # What is to be seen
+
+    def state(self) -> dict[str, str]:
+        """Whatever an agent could leave behind, as the tools print it."""
+        commands = (["tc", "qdisc"], ["tc", "filter"], ["ip", "-br", "link"], ["bpftool", "net"])
+        return {
+            f"{node}: {' '.join(c)}": self.run(node, *c) for node in self.nodes for c in commands
+        }
+
+    def start_traffic(self, seconds: float, message_bytes: int = 65536, mtu: int = 1024) -> Traffic:
+        """Connect one QP from each host, all to send from the same full second on."""
+        listener = self.start("r1", "listen", RCPEER, "listen", "-d", "eth0")
+        start_epoch = math.ceil(time.time() + 1)
+        senders = [
+            self.start(
+                host, f"send-{host}", RCPEER, "send", "-d", "eth0", "-c", RECEIVER_ADDRESS,
+                "--qpn-base", 0x10000 + 0x100 * i, "--duration", seconds, "--message", message_bytes,
+                "--mtu", mtu, "--start-at", start_epoch, "--progress",
+            )
+            for i, host in enumerate(self.hosts, 1)
+        ]  # fmt: skip
+        return Traffic(listener, senders, start_epoch, seconds)
+
+
+def lab_policy(buffer_bytes: int) -> str:
+    """policies/lab.yaml without its ports, which are its last section, and with the lab's buffer."""
+    text = re.sub(r"^ports:.*\Z", "", POLICY.read_text(), flags=re.M | re.S)
+    text, found = re.subn(r"^( +limit:) *\S+", rf"\1 {buffer_bytes // 1024}KiB", text, flags=re.M)
+    if found != 1:
+        raise LabError(f"{POLICY}: {found} limits, not 1")
+    return text
+
+
+def shaper(device: str, rate_bps: int, buffer_bytes: int) -> list[str]:
+    """An HTB of one class with a bfifo, as lines for tc. A burst is what 1 ms sends."""
+    burst = rate_bps // 8 // 1000
+    return [
+        f"qdisc add dev {device} root handle 1: htb default 1",
+        f"class add dev {device} parent 1: classid 1:1 htb rate {rate_bps}bit ceil {rate_bps}bit "
+        f"burst {burst}b cburst {burst}b quantum {FRAME_BYTES_MAX}",
+        f"qdisc add dev {device} parent 1:1 handle 10: bfifo limit {buffer_bytes}",
+    ]
+
+
+# Nothing stays
+
+
+def process_identity(pid: int) -> Optional[str]:
+    """A pid and its start time, which no later process shares; None when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return f"{pid} {stat.rpartition(')')[2].split()[19]}"
+
+
+def owner_of(name: str) -> Optional[int]:
+    """The pid of the process that the lab belongs to, if that is still there."""
+    try:
+        identity = (LABS / name / "owner").read_text()
+        pid = int(identity.split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if process_identity(pid) == identity else None
+
+
+def namespaces_of(name: str) -> list[str]:
+    names = [line.split()[0] for line in run("ip", "netns", "list").splitlines() if line.strip()]
+    return [n for n in names if re.fullmatch(re.escape(name) + r"-(gw|r1|h\d+)", n)]
+
+
+def processes_of(name: str) -> list[int]:
+    return [int(p) for n in namespaces_of(name) for p in run("ip", "netns", "pids", n).split()]
+
+
+def end_processes(name: str) -> None:
+    """End whatever still runs in the lab's namespaces, each by its pid."""
+    for sig, seconds in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
+        for pid in processes_of(name):
+            try:
+                os.kill(pid, sig)
+            except ProcessLookupError:
+                pass
+        try:
+            wait_until(lambda: not running(processes_of(name)), seconds, "processes")
+            return
+        except LabError:
+            continue
+    raise LabError(f"{name}: processes {processes_of(name)} cannot be ended")
+
+
+def running(pids: list[int]) -> list[int]:
+    """Those that are more than an entry which nobody has waited for yet."""
+
+    def state(pid: int) -> str:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return "X"
+
+    return [pid for pid in pids if state(pid) not in "XZ"]
+
+
+def take_away(name: str) -> None:
+    """Remove what a lab of this name consists of, as far as it exists."""
+    directory = LABS / name
+    end_processes(name)
+    for namespace in namespaces_of(name):
+        run("ip", "netns", "del", namespace)
+    if os.path.ismount(directory / "bpf"):
+        run("umount", directory / "bpf")
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def lab_names() -> Iterator[str]:
+    if LABS.is_dir():
+        yield from sorted(p.name for p in LABS.iterdir() if p.is_dir())
+
+
+def sweep() -> list[str]:
+    """Take away the labs whose owner is gone, as after a kill -9."""
+    gone = [name for name in lab_names() if owner_of(name) is None]
+    for name in gone:
+        take_away(name)
+    return gone
+
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+def exit_on_signals() -> None:
+    """Let a signal that ends the process unwind it, so that what is open gets closed."""
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    for number in ENDING_SIGNALS:
+        signal.signal(number, leave)
+
+
+class signals_held:
+    """Within this block the ending signals wait."""
+
+    def __enter__(self) -> None:
+        self.before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+
+    def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+
+# The command
+
+
+def guide(lab: Lab) -> str:
+    """How to look around in a lab that is up."""
+    gw, script = lab.namespace("gw"), Path(__file__).resolve()
+    lines = [
+        f"The lab {lab.name} is up. To look around:",
+        f"  {QUENCH} status --instance {lab.instance('gw')}",
+        f"  {QUENCH} flows --instance {lab.instance('h1')}",
+        f"  ip netns exec {gw} curl -s http://127.0.0.1:{METRICS_PORT}/metrics",
+        f"  tc -n {gw} -s qdisc show dev r1",
+        f"  ip netns exec {gw} tcpdump -ni h1 'udp port 4791 and udp[8] = 0x81'",
+        "To end it:",
+        f"  {script} down {lab.name}",
+    ]
+    return "\n".join(lines)
+
+
+def up(args: argparse.Namespace) -> int:
+    """Keep a lab up until a signal comes."""
+    with Lab(senders=args.senders, name=args.name) as lab:
+        if args.plain:
+            lab.shape_plain()
+        else:
+            lab.start_quench()
+        print(guide(lab), flush=True)
+        while True:
+            if not args.traffic:
+                signal.pause()
+                continue
+            traffic = lab.start_traffic(seconds=60)
+            traffic.finish()
+            lab.jobs = [job for job in lab.jobs if job.alive()]
+
+
+def down(args: argparse.Namespace) -> int:
+    if args.name not in lab_names():
+        raise LabError(f"{args.name}: no such lab; there are: {' '.join(lab_names()) or 'none'}")
+    pid = owner_of(args.name)
+    if pid:
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: args.name not in lab_names(), 3 * STOP_S, f"end of {args.name}")
+    else:
+        take_away(args.name)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A lab of network namespaces for quench.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    p = commands.add_parser("up", help="make a lab and keep it until a signal comes")
+    p.add_argument("--name", help="default: LAB from the environment, else q and the pid")
+    p.add_argument("--senders", type=int, default=4)
+    p.add_argument("--plain", action="store_true", help="the kernel's queues, no quench")
+    p.add_argument("--traffic", action="store_true", help="and traffic, again and again")
+    p.set_defaults(call=up)
+    p = commands.add_parser("down", help="end a lab")
+    p.add_argument("name")
+    p.set_defaults(call=down)
+    p = commands.add_parser("sweep", help="take away labs whose owner is gone")
+    p.set_defaults(call=lambda _: print(*sweep(), sep="\n"))
+    args = parser.parse_args()
+    try:
+        return args.call(args) or 0
+    except LabError as fault:
+        print(f"lab: {fault}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
