@@ -53,12 +53,33 @@ $(BUILD)/lab/%: tests/lab/%.c
 unit: $(UNIT)    ## the unit tests
 	@for t in $^; do $$t || exit 1; done
 
+check: deps    ## every test, with the sanitizers too; needs root, takes some minutes
+	@$(MAKE) --no-print-directory all test-programs
+	@$(MAKE) --no-print-directory SAN=1 test-programs-unit
+	@tests/run.py $(CHECKS)
+
+demo: deps    ## four senders into one port, without and with quench (KEEP=1 leaves it running)
+	@$(MAKE) --no-print-directory all
+	@tests/lab/demo.py $(if $(KEEP),--keep)
+
+deps: | $(BUILD)/deps
+
+# Done once: a package that goes missing later shows itself.
+$(BUILD)/deps: deploy/packages
+	@mkdir -p $(@D)
+	@missing=$$(for p in $$(grep -v '^#' $<); do \
+	  dpkg-query -Wf '$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q ^ii || echo $$p; done); \
+	if [ -n "$$missing" ]; then echo "installing" $$missing; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	@touch $@
+
 help:    ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 20
 
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit help clean
+.PHONY: all unit check demo deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -2,6 +2,7 @@
 // RTM_GETLINK read into a struct, and the frame that makes a port's root qdisc run.
 #include "netlink/link.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_arp.h>
 #include <linux/if_ether.h>
@@ -116,8 +117,7 @@ int link_kick_open(struct qerr *err)
 
 int link_kick(int fd, int ifindex, uint32_t priority)
 {
-	static const struct ethhdr frame[4] = {
-		{.h_proto = 0xb588}}; /* 0x88b5: for local experiments */
+	const struct ethhdr frame[4] = {{.h_proto = htons(ETH_P_802_EX1)}};
 	const struct sockaddr_ll to = {
 		.sll_family = AF_PACKET, .sll_ifindex = ifindex, .sll_halen = ETH_ALEN};
 

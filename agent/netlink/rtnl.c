@@ -275,7 +275,7 @@ int rtnl_talk(struct rtnl *nl, struct nlmsghdr *nlh, mnl_cb_t cb, void *arg, str
 	nl->warning[0] = '\0';
 	nlh->nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
 	rc = exchange_run(nl, nlh, &ex);
-	if (!rc && !ex.done)
+	if (!rc && (!ex.done || (cb && ex.lost)))
 		return qerr_set(err, -ENOBUFS, "the kernel's answer was lost");
 	return rc ? qerr_set(err, rc, "%s", ex.text) : 0;
 }

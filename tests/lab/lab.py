@@ -580,12 +580,23 @@ def up(args: argparse.Namespace) -> int:
             lab.start_quench()
         print(guide(lab), flush=True)
         while True:
-            if not args.traffic:
+            if args.traffic:
+                keep_sending(lab)
+            else:
                 signal.pause()
-                continue
-            traffic = lab.start_traffic(seconds=60)
-            traffic.finish()
-            lab.jobs = [job for job in lab.jobs if job.alive()]
+
+
+def keep_sending(lab: Lab) -> None:
+    """One round of traffic, which somebody who looks around may well break."""
+    others = list(lab.jobs)
+    try:
+        lab.start_traffic(seconds=60).finish()
+    except LabError as fault:
+        print(f"lab: {fault}", file=sys.stderr, flush=True)
+    for job in lab.jobs[len(others) :]:
+        job.stop()
+        job.process.wait()
+    lab.jobs = others
 
 
 def down(args: argparse.Namespace) -> int:
