@@ -19,6 +19,8 @@ BPF_SRC   := bpf/maps.bpf.c $(filter-out bpf/maps.bpf.c,$(wildcard bpf/*.bpf.c))
 BPF_OBJ   := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
 SKELETON  := $(BUILD)/quench.skel.h
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+PROG      := $(patsubst tests/prog/%.c,$(BUILD)/prog/%,$(wildcard tests/prog/test_*.c))
+PROG_SKEL := $(patsubst tests/prog/%.bpf.c,$(BUILD)/prog/%.skel.h,$(wildcard tests/prog/*.bpf.c))
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
 
 all: $(BUILD)/quench $(LAB_TOOLS)    ## build the agent and the lab's tools
@@ -44,13 +46,27 @@ $(SKELETON): $(BPF_OBJ)
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libquench.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests/unit -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS) -Itests -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
+
+$(BUILD)/prog/%.bpf.o: tests/prog/%.bpf.c
+	@mkdir -p $(@D)
+	$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/prog/%.skel.h: $(BUILD)/prog/%.bpf.o
+	$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/prog/%: tests/prog/%.c $(SKELETON) $(PROG_SKEL) $(LAB_TOOLS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itests -DBUILD_DIR='"$(BUILD)"' -MMD -MP -o $@ $< -lcmocka $(LDLIBS)
 
 $(BUILD)/lab/%: tests/lab/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -MMD -MP -o $@ $< -lmnl -ljansson -ldeflate -lm
 
 unit: $(UNIT)    ## the unit tests
+	@for t in $^; do $$t || exit 1; done
+
+prog: $(PROG)    ## the BPF programs, run on frames; needs root
 	@for t in $^; do $$t || exit 1; done
 
 check: deps    ## every test, with the sanitizers too; needs root, takes some minutes
@@ -80,6 +96,6 @@ help:    ## this list
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit check demo deps help clean
+.PHONY: all unit prog check demo deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

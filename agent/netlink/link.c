@@ -106,6 +106,15 @@ int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct q
 	return 0;
 }
 
+int link_error(int ifindex, struct qerr *err, int rc)
+{
+	char name[IF_NAMESIZE];
+
+	if (if_indextoname(ifindex, name))
+		return qerr_prefix(err, rc, "port %s", name);
+	return qerr_prefix(err, rc, "port with index %d", ifindex);
+}
+
 int link_kick_open(struct qerr *err)
 {
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* protocol 0: receives nothing */

@@ -26,6 +26,9 @@ struct link_info {
 /* Fill *info for the interface called name. -ENODEV when this namespace has none. */
 int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct qerr *err);
 
+/* Put "port eth0: " in front of *err; returns rc. For requests that know only the index. */
+int link_error(int ifindex, struct qerr *err, int rc);
+
 /*
  * Make an interface's root qdisc run: a change of a rate or a gate does not do that by itself.
  * One small frame is queued straight into class priority (a class id whose leaf drops it: the

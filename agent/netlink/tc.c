@@ -4,11 +4,11 @@
 
 #include <errno.h>
 #include <linux/gen_stats.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "netlink/link.h"
 #include "netlink/tc_kind.h"
 
 #define NAME_MAX_BYTES 64
@@ -38,7 +38,7 @@ const char *tc_name(const struct tc_object *obj, char *buf, size_t size)
 const char *tc_describe(const struct tc_object *obj, char *buf, size_t size)
 {
 	const struct tc_kind_ops *ops = tc_kind_ops(obj->kind);
-	char name[NAME_MAX_BYTES], parent[16] = "root";
+	char name[NAME_MAX_BYTES], parent[NAME_MAX_BYTES] = "root";
 	int n;
 
 	if (obj->parent != TC_H_ROOT)
@@ -134,16 +134,6 @@ int tc_put(void *buf, size_t size, int ifindex, const struct tc_object *obj, enu
 	return 0;
 }
 
-/* Put "port eth0: " and the object in front of *err. */
-static int name_in_error(int ifindex, const char *object, struct qerr *err, int rc)
-{
-	char name[IF_NAMESIZE];
-
-	if (if_indextoname(ifindex, name))
-		return qerr_prefix(err, rc, "port %s: %s", name, object);
-	return qerr_prefix(err, rc, "port with index %d: %s", ifindex, object);
-}
-
 int tc_apply(
 	struct rtnl *nl, int ifindex, const struct tc_object *obj, enum tc_op op, struct qerr *err)
 {
@@ -151,7 +141,7 @@ int tc_apply(
 		[TC_CHANGE] = "cannot change",
 		[TC_DELETE] = "cannot delete"};
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
-	char name[NAME_MAX_BYTES], object[NAME_MAX_BYTES + 16];
+	char name[NAME_MAX_BYTES];
 	int rc;
 
 	rc = tc_put(buf, sizeof(buf), ifindex, obj, op, rtnl_tick_ns(nl), err);
@@ -159,8 +149,8 @@ int tc_apply(
 		rc = rtnl_talk(nl, (void *)buf, NULL, NULL, err);
 	if (!rc)
 		return 0;
-	snprintf(object, sizeof(object), "%s %s", verbs[op], tc_name(obj, name, sizeof(name)));
-	return name_in_error(ifindex, object, err, rc);
+	qerr_prefix(err, rc, "%s %s", verbs[op], tc_name(obj, name, sizeof(name)));
+	return link_error(ifindex, err, rc);
 }
 
 int tc_batch(
@@ -299,7 +289,8 @@ int tc_read(struct rtnl *nl, int ifindex, struct tc_object **list, size_t *n, st
 		rc = read_all(nl, &r, RTM_GETTCLASS, err);
 	if (rc) {
 		free(r.list);
-		return name_in_error(ifindex, "cannot read the queues", err, rc);
+		qerr_prefix(err, rc, "cannot read the queues");
+		return link_error(ifindex, err, rc);
 	}
 	*list = r.list;
 	*n = r.n;
@@ -358,7 +349,6 @@ int tc_stats(struct rtnl *nl, int ifindex, uint32_t handle, struct tc_qdisc_stat
 {
 	const struct tcmsg tcm = {.tcm_ifindex = ifindex, .tcm_handle = handle};
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
-	char object[NAME_MAX_BYTES];
 	int rc;
 
 	*stats = (struct tc_qdisc_stats){0};
@@ -367,6 +357,6 @@ int tc_stats(struct rtnl *nl, int ifindex, uint32_t handle, struct tc_qdisc_stat
 		nl, put_header(buf, RTM_GETQDISC, NLM_F_ECHO, &tcm), stats_message, stats, err);
 	if (!rc)
 		return 0;
-	snprintf(object, sizeof(object), "cannot read qdisc %x:", handle >> 16);
-	return name_in_error(ifindex, object, err, rc);
+	qerr_prefix(err, rc, "cannot read qdisc %x:", handle >> 16);
+	return link_error(ifindex, err, rc);
 }

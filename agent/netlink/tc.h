@@ -80,7 +80,8 @@ bool tc_equal(const struct tc_object *a, const struct tc_object *b, uint32_t tic
 
 /*
  * A burst of that many bytes as time at the rate, in ticks rounded up, UINT32_MAX at most; and
- * back, rounded down. The rate is > 7. Rounding there and back gives the same ticks.
+ * back, rounded down. What the kernel was given in ticks and is read back as bytes gives the same
+ * ticks again.
  */
 uint32_t tc_burst_ticks(uint64_t rate_bps, uint32_t burst_bytes, uint32_t tick_ns);
 uint32_t tc_burst_bytes(uint64_t rate_bps, uint32_t ticks, uint32_t tick_ns);

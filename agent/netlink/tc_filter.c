@@ -6,18 +6,19 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
-#include <net/if.h>
 #include <string.h>
 
-static int name_in_error(int ifindex, const char *what, struct qerr *err, int rc)
+#include "netlink/link.h"
+
+static int talk(
+	struct rtnl *nl, int ifindex, struct nlmsghdr *nlh, const char *what, struct qerr *err)
 {
-	char name[IF_NAMESIZE];
+	int rc = rtnl_talk(nl, nlh, NULL, NULL, err);
 
 	if (!rc)
 		return 0;
-	if (if_indextoname(ifindex, name))
-		return qerr_prefix(err, rc, "port %s: %s", name, what);
-	return qerr_prefix(err, rc, "port with index %d: %s", ifindex, what);
+	qerr_prefix(err, rc, "%s", what);
+	return link_error(ifindex, err, rc);
 }
 
 static struct nlmsghdr *put_message(void *buf, size_t size, uint16_t type, uint16_t flags,
@@ -59,15 +60,13 @@ int tc_filter_bpf_add(struct rtnl *nl, int ifindex, uint32_t parent, uint16_t pr
 	const struct tcmsg tcm = filter_place(ifindex, parent, prio);
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
 	struct nlmsghdr *nlh;
-	int rc;
 
 	if (!parent || !prio || prog_fd < 0)
 		return qerr_set(err, -EINVAL, "filter %s: no parent, preference or program", name);
 	nlh = put_message(buf, sizeof(buf), RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &tcm, "bpf");
 	if (!nlh || !put_options(nlh, sizeof(buf), prog_fd, name, classid))
 		return qerr_set(err, -EMSGSIZE, "filter %s: its name is too long", name);
-	rc = rtnl_talk(nl, nlh, NULL, NULL, err);
-	return name_in_error(ifindex, "cannot attach the BPF filter", err, rc);
+	return talk(nl, ifindex, nlh, "cannot attach the BPF filter", err);
 }
 
 int tc_filter_bpf_del(
@@ -76,15 +75,13 @@ int tc_filter_bpf_del(
 	const struct tcmsg tcm = filter_place(ifindex, parent, prio);
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
 	struct nlmsghdr *nlh;
-	int rc;
 
 	if (!parent || !prio)
 		return qerr_set(err, -EINVAL, "filter: no parent or preference");
 	nlh = put_message(buf, sizeof(buf), RTM_DELTFILTER, 0, &tcm, "bpf");
 	if (!nlh)
 		return qerr_set(err, -EMSGSIZE, "no room for a tc request");
-	rc = rtnl_talk(nl, nlh, NULL, NULL, err);
-	return name_in_error(ifindex, "cannot detach the BPF filter", err, rc);
+	return talk(nl, ifindex, nlh, "cannot detach the BPF filter", err);
 }
 
 static int clsact_talk(struct rtnl *nl, int ifindex, uint16_t type, uint16_t flags,
@@ -95,12 +92,10 @@ static int clsact_talk(struct rtnl *nl, int ifindex, uint16_t type, uint16_t fla
 		.tcm_parent = TC_H_CLSACT};
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
 	struct nlmsghdr *nlh = put_message(buf, sizeof(buf), type, flags, &tcm, "clsact");
-	int rc;
 
 	if (!nlh)
 		return qerr_set(err, -EMSGSIZE, "no room for a tc request");
-	rc = rtnl_talk(nl, nlh, NULL, NULL, err);
-	return name_in_error(ifindex, what, err, rc);
+	return talk(nl, ifindex, nlh, what, err);
 }
 
 int tc_clsact_add(struct rtnl *nl, int ifindex, struct qerr *err)

@@ -9,7 +9,8 @@ enum {
 	BITS = 8, /* in a byte */
 	NS_PER_S = 1000000000,
 	HTB_VERSION = 3,
-	HTB_R2Q = 10, /* every class has its quantum, so this decides nothing; but 0 would warn */
+	HTB_R2Q = 10, /* as tc sends it; every class has a quantum of its own, so it decides nothing
+		       */
 };
 
 /*
@@ -23,16 +24,19 @@ enum {
 	CLOSED_BUCKET_NS = 2500000000u,
 };
 
-static uint64_t div_up(unsigned __int128 a, uint64_t b)
+static uint64_t div_up(unsigned __int128 a, unsigned __int128 b)
 {
 	return (uint64_t)((a + b - 1) / b);
 }
 
 uint32_t tc_burst_ticks(uint64_t rate_bps, uint32_t burst_bytes, uint32_t tick_ns)
 {
-	uint64_t ns = div_up((uint64_t)burst_bytes * NS_PER_S, rate_bps / BITS);
-	uint64_t ticks = div_up(ns, tick_ns);
+	unsigned __int128 scaled = (unsigned __int128)burst_bytes * NS_PER_S;
+	uint64_t ticks;
 
+	if (rate_bps < BITS)
+		return UINT32_MAX;
+	ticks = div_up(scaled, (unsigned __int128)(rate_bps / BITS) * tick_ns);
 	return ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
 }
 

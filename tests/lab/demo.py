@@ -7,22 +7,24 @@ when the plain run shows no loss that could have been prevented.
 """
 import argparse
 import json
+import math
 import os
 import re
 import statistics
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import lab as lab_module  # noqa: E402
-from lab import BOTTLENECK_BPS, QMON, ROOT, Job, Lab, LabError, Metrics, Traffic  # noqa: E402
+from lab import (  # noqa: E402
+    BOTTLENECK_BPS, METRICS_PORT, QMON, QUENCH, RCPEER, READY_S, ROOT,
+    Job, Lab, LabError, Traffic, wait_until,
+)  # fmt: skip
 
 REPORT = ROOT / "build/demo.json"
+PYTHON = "/usr/bin/python3"  # the one that Debian's scapy belongs to
 CHECK_CNPS = ROOT / "tests/oracle/check_cnps.py"
 
 PATH_MTU = 1024
@@ -38,20 +40,11 @@ TIMELINE_SLOT_S = 0.1  # of rcpeer's reports
 
 
 class Losses:
-    """Counters of frames that were lost where no queue counts them, and of those that queues lost."""
-
-    XDP_DROPS = re.compile(r"^\s*rx_queue_\d+_xdp_drops: (\d+)", re.M)
+    """Counters of lost frames: of the queues, by node, and of what lies before any queue."""
 
     def __init__(self, lab: Lab):
         self.queues = {node: sum(queue_drops(lab, node).values()) for node in lab.nodes}
-        self.before_queues = {
-            "CPU backlogs": softnet_drops(),
-            "devices": sum(device_drops(lab, node) for node in lab.nodes),
-        }
-
-    @classmethod
-    def xdp_drops(cls, lab: Lab, node: str, device: str) -> int:
-        return sum(map(int, cls.XDP_DROPS.findall(lab.run(node, "ethtool", "-S", device))))
+        self.before_queues = softnet_drops() + sum(device_drops(lab, node) for node in lab.nodes)
 
 
 def queue_drops(lab: Lab, node: str) -> dict[str, int]:
@@ -74,6 +67,9 @@ def softnet_drops() -> int:
     return sum(int(line.split()[1], 16) for line in lines)
 
 
+XDP_DROPS = re.compile(r"^\s*rx_queue_\d+_xdp_drops: (\d+)", re.M)
+
+
 def device_drops(lab: Lab, node: str) -> int:
     """Frames that the veth devices of a node lost, receive ring and XDP included."""
     total = 0
@@ -82,7 +78,9 @@ def device_drops(lab: Lab, node: str) -> int:
             continue
         stats = link["stats64"]
         total += sum(stats["rx"][key] for key in ("dropped", "over_errors", "missed_errors"))
-        total += stats["tx"]["dropped"] + Losses.xdp_drops(lab, node, link["ifname"])
+        total += stats["tx"]["dropped"]
+        driver = lab.run(node, "ethtool", "-S", link["ifname"])
+        total += sum(map(int, XDP_DROPS.findall(driver)))
     return total
 
 
@@ -93,7 +91,7 @@ class Captures:
         self.lab = lab
         self.jobs = [self._start(host) for host in lab.hosts]
         for job in self.jobs:
-            lab_module.wait_until(lambda: self._listens(job), 10, f"{job.name} does not capture")
+            wait_until(lambda: self._listens(job), 10, f"{job.name} does not capture")
 
     def _start(self, host: str) -> Job:
         return self.lab.start(
@@ -125,9 +123,9 @@ class Captures:
         pair_file = self.lab.directory / "pairs.json"
         pair_file.write_text(json.dumps(pairs))
         files = [str(self._file(host)) for host in self.lab.hosts]
-        command = [sys.executable, str(CHECK_CNPS), *files, "--pairs", str(pair_file)]
+        command = [PYTHON, str(CHECK_CNPS), *files, "--pairs", str(pair_file)]
         done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode not in (0, 1):
+        if done.returncode not in (0, 1) or not done.stdout:
             raise LabError(f"check_cnps.py: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
@@ -196,7 +194,7 @@ def traffic_results(traffic: Traffic) -> dict:
 def loss_results(lab: Lab, before: Losses, after: Losses, traffic: dict) -> dict:
     """What was lost where; what the ends miss and nobody counts is lost before quench as well."""
     queues = {node: after.queues[node] - before.queues[node] for node in lab.nodes}
-    counted = sum(after.before_queues[key] - before.before_queues[key] for key in after.before_queues)
+    counted = after.before_queues - before.before_queues
     missing = traffic["frames_sent"] - traffic["frames_received"]
     return {
         "gateway_drops": queues["gw"],
@@ -217,17 +215,19 @@ def queue_results(report: dict) -> dict:
 
 def agent_results(lab: Lab) -> dict:
     """What quench says of itself; zeros where it does not run."""
-    node = {name: lab.metrics(name) if name in lab.agents else Metrics("") for name in lab.nodes}
-    hosts = [node[host] for host in lab.hosts]
-    drops = sum(m.total("quench_drops_total") for m in node.values())
-    consumed = sum(m.total("quench_drops_total", reason="pause_consumed") for m in node.values())
+
+    def total(nodes: list[str], name: str, **labels: str) -> int:
+        return sum(scrapes[n].total(f"quench_{name}_total", **labels) for n in nodes if n in scrapes)
+
+    scrapes = {node: lab.metrics(node) for node in lab.agents}
+    dropped = total(lab.nodes, "drops") - total(lab.nodes, "drops", reason="pause_consumed")
     return {
-        "ce_marked": node["gw"].total("quench_ce_marked_total"),
-        "cnp_sent_total": node["r1"].total("quench_cnp_sent_total"),
-        "cnp_received_total": sum(m.total("quench_cnp_received_total") for m in hosts),
-        "program_drops": drops - consumed,
-        "ring_drops": sum(m.total("quench_ring_drops_total") for m in node.values()),
-        "netlink_errors": sum(m.total("quench_netlink_errors_total") for m in node.values()),
+        "ce_marked": total(["gw"], "ce_marked"),
+        "cnp_sent_total": total(["r1"], "cnp_sent"),
+        "cnp_received_total": total(lab.hosts, "cnp_received"),
+        "program_drops": dropped,
+        "ring_drops": total(lab.nodes, "ring_drops"),
+        "netlink_errors": total(lab.nodes, "netlink_errors"),
     }
 
 
@@ -287,14 +287,13 @@ class Progress:
 def watch(progress: Progress, say: Callable[[str], None]) -> None:
     """Tell how it goes until the sending time is over."""
     traffic = progress.traffic
+    end = traffic.start_epoch + traffic.seconds
     say(progress.header())
-    next_line = traffic.start_epoch + 1.2  # the peers' own lines come each full second
-    while traffic.sending():
-        end = traffic.start_epoch + traffic.seconds
-        time.sleep(max(0.0, min(next_line, end) - time.time()))
-        if time.time() >= next_line:
-            say(progress.line())
-            next_line += 1
+    for second in range(1, math.ceil(traffic.seconds)):
+        # a little later than the peers, whose lines come each full second
+        time.sleep(max(0.0, traffic.start_epoch + second + 0.2 - time.time()))
+        say(progress.line())
+    time.sleep(max(0.0, end - time.time()))
 
 
 # A run
@@ -334,7 +333,7 @@ def measure(lab: Lab, seconds: float, say: Callable[[str], None]) -> dict:
 
 
 def plain_run(args: argparse.Namespace, say: Callable[[str], None]) -> dict:
-    say(f"\nWithout quench: {args.senders} senders, {args.seconds:g} s")
+    say(f"\nWithout quench: senders: {args.senders}, seconds: {args.seconds:g}")
     with Lab(senders=args.senders) as lab:
         lab.shape_plain()
         return keep_timeline(lab, "plain", measure(lab, args.seconds, say))
@@ -342,7 +341,7 @@ def plain_run(args: argparse.Namespace, say: Callable[[str], None]) -> dict:
 
 def quench_run(args: argparse.Namespace, say: Callable[[str], None]) -> dict:
     """A run with an agent in every node, which must leave each node as it found it."""
-    say(f"\nWith quench: {args.senders} senders, {args.seconds:g} s")
+    say(f"\nWith quench: senders: {args.senders}, seconds: {args.seconds:g}")
     with Lab(senders=args.senders) as lab:
         state = lab.state()
         lab.start_quench()
@@ -434,7 +433,8 @@ def verdict(row: Row, quenched: list[dict]) -> str:
 
 
 def print_table(plain: dict, quenched: list[dict], say: Callable[[str], None]) -> None:
-    heads = ["plain", *(["quench"] if len(quenched) == 1 else [f"quench {i + 1}" for i in range(len(quenched))])]
+    numbered = [f"quench {number}" for number in range(1, len(quenched) + 1)]
+    heads = ["plain", *(numbered if len(quenched) > 1 else ["quench"] * len(quenched))]
     label = 46
     say(f"\n{'':{label}}" + "".join(f"{head:>12}" for head in heads))
     for row in ROWS:
@@ -464,7 +464,7 @@ def faults(plain: dict, quenched: list[dict]) -> list[str]:
 def say_more(say: Callable[[str], None]) -> None:
     say(
         f"\nWhile it ran, each namespace had its /metrics, the gateway's for example:\n"
-        f"  ip netns exec LAB-gw curl -s http://127.0.0.1:{lab_module.METRICS_PORT}/metrics\n"
+        f"  ip netns exec LAB-gw curl -s http://127.0.0.1:{METRICS_PORT}/metrics\n"
         f"To have a lab stay up, with traffic: make demo KEEP=1"
     )
 
@@ -472,7 +472,7 @@ def say_more(say: Callable[[str], None]) -> None:
 def keep_lab(senders: int, say: Callable[[str], None]) -> None:
     """Leave a lab with agents and traffic to a process of its own."""
     log = REPORT.parent / "demo-lab.log"
-    command = [sys.executable, str(Path(lab_module.__file__).resolve()), "up", "--traffic"]
+    command = [PYTHON, str(ROOT / "tests/lab/lab.py"), "up", "--traffic"]
     environment = {key: value for key, value in os.environ.items() if key != "LAB"}
     with open(log, "w") as out:
         process = subprocess.Popen(
@@ -485,7 +485,7 @@ def keep_lab(senders: int, say: Callable[[str], None]) -> None:
             raise LabError(f"the lab did not come up: {log.read_text().strip()}")
         return "To end it" in log.read_text()
 
-    lab_module.wait_until(is_up, 2 * lab_module.READY_S, "the lab did not come up")
+    wait_until(is_up, 2 * READY_S, "the lab did not come up")
     say("\n" + log.read_text().strip())
 
 
@@ -527,6 +527,11 @@ def main() -> int:
     args = parse_arguments()
     if os.geteuid():
         print("demo: needs root, for namespaces and BPF", file=sys.stderr)
+        return 1
+    needed = [RCPEER, QMON, *([] if args.plain_only else [QUENCH])]
+    missing = [str(path) for path in needed if not path.exists()]
+    if missing:
+        print(f"demo: {', '.join(missing)}: not there; `make all` builds it", file=sys.stderr)
         return 1
 
     def say(text: str) -> None:

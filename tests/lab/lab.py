@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import threading
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
-QUENCH = ROOT / "build/quench"
+QUENCH = Path(os.environ.get("QUENCH") or ROOT / "build/quench")  # another build, as with sanitizers
 RCPEER = ROOT / "build/lab/rcpeer"
 QMON = ROOT / "build/lab/qmon"
 POLICY = ROOT / "policies/lab.yaml"
@@ -116,10 +115,11 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> int:
-        """The sum over all label values but those given; 0 when there is no such sample."""
-        return int(
-            sum(v for n, have, v in self.samples if n == name and labels.items() <= have.items())
-        )
+        """The sum over all label values but those given. A metric that is not there is a fault."""
+        values = [(have, value) for n, have, value in self.samples if n == name]
+        if not values:
+            raise LabError(f"/metrics has no {name}")
+        return int(sum(value for have, value in values if labels.items() <= have.items()))
 
 
 @dataclass
@@ -173,9 +173,6 @@ class Traffic:
     sent: list[dict] = field(default_factory=list)
 
     LATE_START_S = 0.2
-
-    def sending(self) -> bool:
-        return time.time() < self.start_epoch + self.seconds
 
     def finish(self) -> None:
         """Wait for the senders' last acknowledgements, then take all reports."""

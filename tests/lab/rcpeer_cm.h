@@ -12,9 +12,12 @@ enum {
 	CM_DREP = 0x16, /* the one answer that wire_read_cm leaves out: it makes and ends nothing */
 	CM_QKEY = 0x80010000,
 	CM_SERVICE_PREFIX_TCP = 0x01060000, /* RDMA_PS_TCP; the port is in the low 16 bits */
+	CM_TIMEOUT_CODE = 20,		    /* 4.096 us * 2^20: about 4.3 s */
+	ACK_TIMEOUT_CODE = 15,		    /* 134 ms */
+	CM_RETRY_COUNT = 7,
 	CM_RETRY_MS = 250,
 	CM_RETRIES_MAX = 40,
-	CM_DREQ_RETRIES_MAX = 8,
+	CM_DREQ_PATIENCE_MS = 2000, /* the responder may be gone already */
 };
 
 /* Byte offsets in the MAD. */
@@ -27,11 +30,11 @@ enum {
 	REQ_LOCAL_QPN = 56,
 	REQ_RESPONDER_RESOURCES = 59,
 	REQ_INITIATOR_DEPTH = 63,
-	REQ_TIMEOUT_TRANSPORT = 67, /* transport RC is 0 in bits 2-1 */
+	REQ_TIMEOUT_TRANSPORT = 67, /* response timeout; transport RC is 0 in bits 2-1 */
 	REQ_STARTING_PSN = 68,
-	REQ_RETRIES = 71,
+	REQ_RETRIES = 71, /* response timeout of this end, retries */
 	REQ_PKEY = 72,
-	REQ_PATH_MTU = 74,
+	REQ_PATH_MTU = 74, /* and RNR retries */
 	REQ_MAX_CM_RETRIES = 75,
 	REQ_LOCAL_LID = 76,
 	REQ_REMOTE_LID = 78,
@@ -40,6 +43,7 @@ enum {
 	REQ_FLOW_LABEL = 112,
 	REQ_TRAFFIC_CLASS = 116,
 	REQ_HOP_LIMIT = 117,
+	REQ_ACK_TIMEOUT = 119,
 	REQ_PRIVATE = 164,
 	REP_LOCAL_QPN = 36,
 	REP_STARTING_PSN = 44,
@@ -99,11 +103,11 @@ static void cm_write_req(__u8 *mad, const struct cm_end *end, const struct peer_
 	put_be24(mad + REQ_LOCAL_QPN, end->qpn);
 	mad[REQ_RESPONDER_RESOURCES] = 1;
 	mad[REQ_INITIATOR_DEPTH] = 1;
-	mad[REQ_TIMEOUT_TRANSPORT] = 20 << 3;
+	mad[REQ_TIMEOUT_TRANSPORT] = CM_TIMEOUT_CODE << 3;
 	put_be24(mad + REQ_STARTING_PSN, end->psn);
-	mad[REQ_RETRIES] = 7 << 3 | 7;
+	mad[REQ_RETRIES] = CM_TIMEOUT_CODE << 3 | CM_RETRY_COUNT;
 	put_be16(mad + REQ_PKEY, PKEY_DEFAULT);
-	mad[REQ_PATH_MTU] = cm_mtu_code(end->mtu_bytes) << 4;
+	mad[REQ_PATH_MTU] = cm_mtu_code(end->mtu_bytes) << 4 | CM_RETRY_COUNT;
 	mad[REQ_MAX_CM_RETRIES] = 15 << 4;
 	put_be16(mad + REQ_LOCAL_LID, 0xffff);
 	put_be16(mad + REQ_REMOTE_LID, 0xffff);
@@ -111,6 +115,7 @@ static void cm_write_req(__u8 *mad, const struct cm_end *end, const struct peer_
 	memcpy(mad + REQ_REMOTE_GID, path->dst, 16);
 	mad[REQ_TRAFFIC_CLASS] = path->tos;
 	mad[REQ_HOP_LIMIT] = IP_TTL_DEFAULT_HOPS;
+	mad[REQ_ACK_TIMEOUT] = ACK_TIMEOUT_CODE << 3;
 	mad[RDMACM_IP_VERSION] = address_is_ipv4(path->src) ? 0x40 : 0x60;
 	put_be16(mad + RDMACM_SRC_PORT, path->udp_src_port);
 	cm_put_ip(mad + RDMACM_SRC_ADDR, path->src);
@@ -123,7 +128,7 @@ static void cm_write_rep(__u8 *mad, const struct cm_end *end, const struct peer_
 	put_be24(mad + REP_STARTING_PSN, end->psn);
 	mad[REP_RESPONDER_RESOURCES] = 1;
 	mad[REP_INITIATOR_DEPTH] = 1;
-	mad[REP_RETRIES] = 7 << 5;
+	mad[REP_RETRIES] = CM_RETRY_COUNT << 5;
 	put_be64(mad + REP_CA_GUID, cm_ca_guid(path->src));
 }
 

@@ -255,7 +255,8 @@ static unsigned int head_close(struct frame_head *h, const void *payload,
 	memset(tail, 0, pad);
 	crc = icrc_headers(h->bytes, h->l3, h->udp_off, h->bth_off);
 	crc = libdeflate_crc32(crc, h->bytes + covered_off, h->len - covered_off);
-	crc = libdeflate_crc32(crc, payload, payload_bytes);
+	if (payload_bytes) /* for NULL libdeflate starts anew */
+		crc = libdeflate_crc32(crc, payload, payload_bytes);
 	crc = libdeflate_crc32(crc, tail, pad);
 	icrc = htole32(crc);
 	memcpy(tail + pad, &icrc, sizeof(icrc));

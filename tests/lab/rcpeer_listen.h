@@ -21,7 +21,7 @@ enum {
 
 struct listen_options {
 	const char *ifname;
-	__u64 qpn_base, dscp, service_port, moderation_us;
+	__u64 qpn_base, dscp, service_port;
 	double duration_s;
 	bool progress;
 };
@@ -310,7 +310,7 @@ static void flow_on_request(struct recv_flow *flow, const struct rx_frame *f)
 {
 	bool ack_req = f->data[f->wire.bth_off + 8] & BTH_ACK_REQUEST;
 	__s32 ahead = wire_psn_ahead(f->wire.psn, flow->expected_psn);
-	struct write_request w = { 0 };
+	struct write_request w = {0};
 
 	flow_note_arrival(flow, f);
 	if (!read_write_request(f, &w)) {
@@ -431,18 +431,6 @@ static __u64 responder_progress(struct responder *r, __u64 now)
 	return r->progress_ns;
 }
 
-/*
- * Let some frames gather, as a NIC does between interrupts: a wake-up for each of them costs more
- * than the frame.
- */
-static void responder_moderate(const struct responder *r)
-{
-	struct timespec ts = {0, r->opt->moderation_us * NSEC_PER_USEC};
-
-	if (r->opt->moderation_us)
-		nanosleep(&ts, NULL);
-}
-
 static void responder_turn(struct responder *r)
 {
 	struct epoll_event ev[EVENTS_MAX];
@@ -453,10 +441,8 @@ static void responder_turn(struct responder *r)
 	deadline_ns = min_u64(deadline_ns, responder_progress(r, now));
 	if (!responder_answer(r, now))
 		deadline_ns = min_u64(deadline_ns, now + ANSWER_RETRY_MS * NSEC_PER_MSEC);
-	if (n == ANSWER_AFTER_FRAMES)
-		return;
-	peer_wait(&r->peer, deadline_ns, ev);
-	responder_moderate(r);
+	if (n < ANSWER_AFTER_FRAMES)
+		peer_wait(&r->peer, deadline_ns, ev);
 }
 
 static json_t *flow_json(const struct recv_flow *flow)

@@ -176,7 +176,7 @@ static json_t *peer_json(struct peer *p, const char *role)
 /* Print the document and end it; returns the exit code. */
 static int report_print(json_t *o)
 {
-	int bad = json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+	int bad = json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
 
 	bad |= putchar('\n') == EOF || fflush(stdout);
 	json_decref(o);

@@ -77,7 +77,6 @@ struct send_qp {
 	enum send_state state;
 	struct cm_end cm;
 	struct peer_path path;
-	unsigned int cm_tries;
 	__u64 cm_retry_ns;
 	struct tx_socket tx;
 	__u64 acked, next, sent;
@@ -431,11 +430,6 @@ static void qp_check_cm(struct requester *r, struct send_qp *qp, __u64 now)
 
 	if ((qp->state != QP_CONNECTING && !leaving) || now < qp->cm_retry_ns)
 		return;
-	if (leaving && qp->cm_tries == CM_DREQ_RETRIES_MAX) {
-		qp->state = QP_FAILED;
-		return;
-	}
-	qp->cm_tries++;
 	qp->cm_retry_ns = now + CM_RETRY_MS * NSEC_PER_MSEC;
 	send_cm(r, qp, leaving ? CM_DREQ : CM_REQ, now);
 }
@@ -496,21 +490,20 @@ static void enter_drain(struct requester *r, __u64 now)
 	enter_phase(r, PHASE_DRAIN, now + wait_ns);
 }
 
-static void enter_bye(struct requester *r)
+static void enter_bye(struct requester *r, __u64 now)
 {
 	struct send_qp *qp;
 
 	for (qp = r->qps; qp < r->qps + r->qp_count; qp++) {
 		qp->timer_ns = NEVER_NS;
-		qp->cm_tries = 0;
 		qp->cm_retry_ns = 0;
 		qp->state = qp->state == QP_READY ? QP_DISCONNECTING : QP_FAILED;
 	}
-	enter_phase(r, PHASE_BYE, NEVER_NS);
+	enter_phase(r, PHASE_BYE, now + CM_DREQ_PATIENCE_MS * NSEC_PER_MSEC);
 }
 
-/* Move on when the phase has done its work or its time is over. */
-static void requester_advance(struct requester *r, __u64 now)
+/* Enter the next phase when this one has done its work or its time is over. */
+static void requester_next_phase(struct requester *r, __u64 now)
 {
 	bool over = now >= r->phase_deadline_ns || r->peer.stop;
 
@@ -519,11 +512,11 @@ static void requester_advance(struct requester *r, __u64 now)
 		if (!count_state(r, QP_CONNECTING))
 			enter_wait(r, now);
 		else if (over)
-			enter_bye(r);
+			enter_bye(r, now);
 		break;
 	case PHASE_WAIT:
 		if (r->peer.stop)
-			enter_bye(r);
+			enter_bye(r, now);
 		else if (over)
 			enter_data(r, now);
 		break;
@@ -533,15 +526,26 @@ static void requester_advance(struct requester *r, __u64 now)
 		break;
 	case PHASE_DRAIN:
 		if (all_complete(r) || now >= r->phase_deadline_ns)
-			enter_bye(r);
+			enter_bye(r, now);
 		break;
 	case PHASE_BYE:
-		if (!count_state(r, QP_DISCONNECTING))
+		if (!count_state(r, QP_DISCONNECTING) || now >= r->phase_deadline_ns)
 			enter_phase(r, PHASE_DONE, NEVER_NS);
 		break;
 	case PHASE_DONE:
 		break;
 	}
+}
+
+/* A phase may have nothing to do: go on until one has, for no event would tell. */
+static void requester_advance(struct requester *r, __u64 now)
+{
+	enum send_phase before;
+
+	do {
+		before = r->phase;
+		requester_next_phase(r, now);
+	} while (r->phase != before);
 }
 
 static void requester_progress(struct requester *r, __u64 now)
@@ -688,6 +692,8 @@ static json_t *requester_json(struct requester *r)
 	json_object_set_new(
 		o, "goodput_timeline_bps", timeline_json(&timeline, 8 * TIMELINE_SLOTS_PER_SEC));
 	json_object_set_new(o, "qps", qps);
+	free(timeline.bytes);
+	free(latency.us);
 	return o;
 }
 

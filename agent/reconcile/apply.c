@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// A port's queue tree into the kernel and out of it.
+#include "reconcile/apply.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "netlink/link.h"
+#include "quench/abi.h"
+#include "reconcile/tree.h"
+
+#define TEXT_MAX       256
+#define DRAIN_PAUSE_NS 1000000
+
+static const struct tc_object our_root = {
+	.kind = TC_HTB, .handle = TREE_HANDLE(TREE_ROOT), .parent = TC_H_ROOT};
+
+static const struct tc_object *root_find(const struct tc_object *list, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!tc_is_class(&list[i]) && list[i].parent == TC_H_ROOT)
+			return &list[i];
+	return NULL;
+}
+
+static bool root_is_ours(const struct tc_object *root)
+{
+	return root && root->kind == TC_HTB && root->handle == our_root.handle;
+}
+
+/* Each queue of the device has a qdisc of its own there, which one tree cannot stand for. */
+static bool root_is_mq(const struct tc_object *root)
+{
+	return root->kind == TC_OTHER && !strcmp(root->other.kind, "mq");
+}
+
+/* May the device's root qdisc, as read, be replaced? */
+static int root_check(const struct tc_object *list, size_t n, struct qerr *err)
+{
+	const struct tc_object *root = root_find(list, n);
+	char name[TEXT_MAX];
+
+	if (root_is_ours(root))
+		return qerr_set(err, -EEXIST,
+			"the queue tree of an earlier agent is in place (htb qdisc %x:)",
+			TREE_ROOT);
+	if (!root || (!root->handle && !root_is_mq(root)))
+		return 0;
+	return qerr_set(err, -EBUSY,
+		"somebody else's root qdisc is in place: %s; delete it, or leave this port out",
+		tc_name(root, name, sizeof(name)));
+}
+
+static int root_check_read(struct rtnl *nl, int ifindex, struct qerr *err)
+{
+	struct tc_object *have;
+	size_t n;
+	int rc;
+
+	rc = tc_read(nl, ifindex, &have, &n, err);
+	if (rc)
+		return rc;
+	rc = root_check(have, n, err);
+	free(have);
+	return rc ? link_error(ifindex, err, rc) : 0;
+}
+
+/* Send the batch, whose requests stand for the objects from first on, and look at its faults. */
+static int batch_finish(struct rtnl *nl, const struct tc_object *first, struct qerr *err)
+{
+	size_t count = rtnl_batch_count(nl);
+	struct rtnl_faults faults;
+	char name[TEXT_MAX];
+	int rc;
+
+	rtnl_batch_errors(nl, &faults); /* of earlier batches: not about this */
+	rc = rtnl_batch_send(nl);
+	if (rc)
+		return qerr_set(err, rc, "cannot send %zu requests: %s", count, strerror(-rc));
+	rtnl_batch_errors(nl, &faults);
+	if (faults.count && faults.first.index < count)
+		return qerr_set(err, faults.first.code, "cannot create %s: %s",
+			tc_name(&first[faults.first.index], name, sizeof(name)), faults.first.text);
+	if (faults.count || faults.lost)
+		return qerr_set(err, -ENOBUFS, "the kernel's answers were lost");
+	return 0;
+}
+
+static int create_all(
+	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err)
+{
+	size_t i = 0, first = 0;
+	int rc;
+
+	while (i < n) {
+		rc = tc_batch(nl, ifindex, &list[i], TC_CREATE, err);
+		if (!rc) {
+			i++;
+			continue;
+		}
+		if (rc != -ENOSPC)
+			return rc;
+		rc = batch_finish(nl, &list[first], err);
+		if (rc)
+			return rc;
+		first = i;
+	}
+	return batch_finish(nl, &list[first], err);
+}
+
+/* Handles are unique among a device's qdiscs, and class ids among its classes. */
+static int object_order(const void *a, const void *b)
+{
+	const struct tc_object *x = *(const struct tc_object *const *)a;
+	const struct tc_object *y = *(const struct tc_object *const *)b;
+
+	if (tc_is_class(x) != tc_is_class(y))
+		return tc_is_class(x) ? 1 : -1;
+	return (x->handle > y->handle) - (x->handle < y->handle);
+}
+
+static int compare_one(const struct tc_object *want, const struct tc_object *have, uint32_t tick_ns,
+	struct qerr *err)
+{
+	char wanted[TEXT_MAX], found[TEXT_MAX];
+
+	if (!have)
+		return qerr_set(
+			err, -EIO, "%s is not there", tc_name(want, wanted, sizeof(wanted)));
+	if (tc_equal(want, have, tick_ns))
+		return 0;
+	return qerr_set(err, -EIO, "read back differently: wanted %s; found %s",
+		tc_describe(want, wanted, sizeof(wanted)), tc_describe(have, found, sizeof(found)));
+}
+
+int tree_compare(const struct tc_object *want, size_t n, const struct tc_object *have, size_t m,
+	uint32_t tick_ns, struct qerr *err)
+{
+	const struct tc_object **index = calloc(m ? m : 1, sizeof(*index));
+	size_t i;
+	int rc = 0;
+
+	if (!index)
+		return qerr_set(err, -ENOMEM, "no memory to compare a queue tree");
+	for (i = 0; i < m; i++)
+		index[i] = &have[i];
+	qsort(index, m, sizeof(*index), object_order);
+	for (i = 0; i < n && !rc; i++) {
+		const struct tc_object *key = &want[i];
+		const struct tc_object **found =
+			bsearch(&key, index, m, sizeof(*index), object_order);
+
+		rc = compare_one(key, found ? *found : NULL, tick_ns, err);
+	}
+	free(index);
+	return rc;
+}
+
+static int read_and_compare(
+	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err)
+{
+	struct tc_object *have;
+	size_t m;
+	int rc;
+
+	rc = tc_read(nl, ifindex, &have, &m, err);
+	if (rc)
+		return rc;
+	rc = tree_compare(list, n, have, m, rtnl_tick_ns(nl), err);
+	free(have);
+	return rc ? link_error(ifindex, err, rc) : 0;
+}
+
+int tree_install(
+	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err)
+{
+	int rc;
+
+	if (!n || !root_is_ours(&list[0]) || rtnl_batch_count(nl))
+		return qerr_set(err, -EINVAL, "no queue tree, or a batch is under way");
+	rc = root_check_read(nl, ifindex, err);
+	if (rc)
+		return rc;
+	/* Alone and answered: only what was created here may be deleted on a failure. */
+	rc = tc_apply(nl, ifindex, &list[0], TC_CREATE, err);
+	if (rc)
+		return rc;
+	rc = create_all(nl, ifindex, list + 1, n - 1, err);
+	if (rc)
+		rc = link_error(ifindex, err, rc);
+	else
+		rc = read_and_compare(nl, ifindex, list, n, err);
+	if (rc)
+		tc_apply(nl, ifindex, &our_root, TC_DELETE, NULL);
+	return rc;
+}
+
+/* The object with nothing left that could hold a frame up; false if it never does. */
+static bool object_opened(struct tc_object *obj)
+{
+	switch (obj->kind) {
+	case TC_HTB_CLASS:
+		obj->htb_class.rate_bps = obj->htb_class.ceil_bps = TREE_OPEN_BPS;
+		obj->htb_class.burst_bytes = TREE_OPEN_BURST_BYTES;
+		obj->htb_class.cburst_bytes = TREE_OPEN_BURST_BYTES;
+		return true;
+	case TC_TBF:
+		obj->tbf.closed = false;
+		obj->tbf.rate_bps = TREE_OPEN_BPS;
+		obj->tbf.burst_bytes = TREE_OPEN_BURST_BYTES;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Best effort: what cannot be opened shows in what is left over after the drain. */
+static void open_all(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n)
+{
+	struct rtnl_faults faults;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		struct tc_object obj = list[i];
+
+		if (!object_opened(&obj))
+			continue;
+		if (tc_batch(nl, ifindex, &obj, TC_CHANGE, NULL) != -ENOSPC)
+			continue;
+		rtnl_batch_send(nl);
+		tc_batch(nl, ifindex, &obj, TC_CHANGE, NULL);
+	}
+	rtnl_batch_send(nl);
+	rtnl_batch_errors(nl, &faults);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * Wait for the tree to run empty; 0 or what it still holds in *left. Each round starts with a
+ * kick, for nothing else makes the root look at its gates again.
+ */
+static int drain(struct rtnl *nl, int ifindex, struct tc_qdisc_stats *left, struct qerr *err)
+{
+	const struct timespec pause = {.tv_nsec = DRAIN_PAUSE_NS};
+	uint64_t end_ns = now_ns() + TREE_DRAIN_MS * 1000000ull;
+	int kick = link_kick_open(NULL);
+	int rc;
+
+	for (;;) {
+		if (kick >= 0)
+			link_kick(kick, ifindex, TREE_CLASS(TREE_ROOT, MINOR_SINK));
+		rc = tc_stats(nl, ifindex, our_root.handle, left, err);
+		if (rc || !left->qlen || now_ns() >= end_ns)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	if (kick >= 0)
+		close(kick);
+	return rc;
+}
+
+static int open_and_delete(
+	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err)
+{
+	struct tc_qdisc_stats left;
+	int rc;
+
+	open_all(nl, ifindex, list, n);
+	rc = drain(nl, ifindex, &left, err);
+	if (!rc)
+		rc = tc_apply(nl, ifindex, &our_root, TC_DELETE, err);
+	if (rc || !left.qlen)
+		return rc;
+	qerr_set(err, 0, "%u frames of %u bytes did not leave within %d ms and were given up",
+		left.qlen, left.backlog_bytes, TREE_DRAIN_MS);
+	return link_error(ifindex, err, 0);
+}
+
+int tree_remove(struct rtnl *nl, int ifindex, struct qerr *err)
+{
+	struct tc_object *have;
+	size_t n;
+	int rc;
+
+	if (rtnl_batch_count(nl))
+		return qerr_set(err, -EINVAL, "a batch is under way");
+	qerr_set(err, 0, "%s", "");
+	rc = tc_read(nl, ifindex, &have, &n, err);
+	if (rc)
+		return rc;
+	if (root_is_ours(root_find(have, n)))
+		rc = open_and_delete(nl, ifindex, have, n, err);
+	free(have);
+	return rc;
+}
