@@ -58,7 +58,7 @@ static const struct option_row send_options[] = {
 	{KEY_LONG, "sndbuf", "BYTES",
 		"Socket buffer per QP: the kernel doubles it, a frame takes about 2304 of it; "
 		"bounds what waits in the egress queue",
-		OPT_COUNT, SEND(sndbuf_bytes), 4096, 1 << 26, "65536"},
+		OPT_COUNT, SEND(sndbuf_bytes), 4096, 1 << 26, "131072"},
 	{KEY_LONG, "connect-timeout", "SECONDS", "Give up connecting after this", OPT_REAL,
 		SEND(connect_timeout_s), 0.1, 1e6, "10"},
 	{KEY_LONG, "drain", "SECONDS", "Wait this long for outstanding acknowledgements", OPT_REAL,

@@ -339,6 +339,8 @@ static void responder_on_frame(void *ctx, const struct rx_frame *f)
 		responder_on_cm(r, f, now_ns());
 		return;
 	}
+	if (wire_is_response(f->wire.opcode) && f->wire.kind != WIRE_CNP)
+		return; /* for a requester on this host */
 	flow = flow_by_qpn(r, f);
 	if (f->wire.kind == WIRE_CNP) {
 		r->peer.cnps++;

@@ -181,12 +181,17 @@ static int open_sink(void)
 	return fd;
 }
 
-/* Whole IPv4 UDP datagrams to port 4791, to this host (not flooded past it), from the wire. */
-static void rx_attach_filter(int fd)
+/*
+ * Whole IPv4 UDP datagrams to port 4791, to this host (not flooded past it). Longer frames than a
+ * slot holds are not for this program: a requester shares its host with a responder.
+ */
+static void rx_attach_filter(int fd, unsigned int frame_bytes)
 {
 	struct sock_filter roce_to_us[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SKF_AD_OFF + SKF_AD_PKTTYPE),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 0, 8),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 0, 10),
+		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, ETH_HEADER_BYTES + frame_bytes, 8, 0),
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ETH_HEADER_BYTES + 9),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IP_PROTO_UDP, 0, 6),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ETH_HEADER_BYTES + 6),
@@ -211,9 +216,9 @@ static unsigned int power_of_two_from(unsigned int v)
 }
 
 /*
- * A ring of slot_count slots that hold frames of frame_bytes. Bound to IPv4 rather than to all
- * protocols: it then sits behind tc ingress, where the host's own stack would be, and sees nothing
- * of what leaves.
+ * A ring of slot_count slots that hold frames of frame_bytes behind their Ethernet header. Bound to
+ * IPv4 rather than to all protocols: it then sits behind tc ingress, where the host's own stack
+ * would be, and sees nothing of what leaves.
  */
 static void rx_open(
 	struct rx_ring *rx, int ifindex, unsigned int frame_bytes, unsigned int slot_count)
@@ -239,7 +244,7 @@ static void rx_open(
 	rx->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (rx->fd < 0)
 		err(1, "AF_PACKET socket");
-	rx_attach_filter(rx->fd);
+	rx_attach_filter(rx->fd, frame_bytes);
 	if (setsockopt(rx->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) ||
 		setsockopt(rx->fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof(req)))
 		err(1, "AF_PACKET ring of %u slots of %u bytes", req.tp_frame_nr, slot_bytes);

@@ -162,28 +162,46 @@ send_cnps()
 	PYTHON
 }
 
+frames_at_responder()
+{
+	ip netns exec $b cat /sys/class/net/v0/statistics/rx_packets
+}
+
+# await_frames COUNT: until the responder's interface has seen that many
+await_frames()
+{
+	local deadline=$((SECONDS + 10))
+
+	until [ "$(frames_at_responder)" -ge "$1" ]; do
+		[ $SECONDS -lt $deadline ] || return 1
+		sleep 0.05
+	done
+}
+
 test_cnps_are_counted_per_qp()
 {
+	local before
+
+	before=$(frames_at_responder)
 	transfer --qps 1 --qpn-base 0x77 --duration 4 --offer 1 &
-	sleep_until_data_flows
+	await_frames $((before + 20))
 	send_cnps
 	wait $!
 	expect cnp send '.qps[0].cnps == 3 and .qps[0].cnps_bad_icrc == 1 and .cnps_unknown_qp == 1'
 	expect cnp send '.icrc_bad == 0 and .frames_retransmitted == 0'
 }
 
-sleep_until_data_flows()
+test_signal_ends_the_sender_with_a_report()
 {
-	local deadline=$((SECONDS + 10))
+	local before
 
-	until [ "$(cat_counter)" -gt 20 ] || [ $SECONDS -ge $deadline ]; do
-		sleep 0.05
-	done
-}
-
-cat_counter()
-{
-	ip netns exec $b cat /sys/class/net/v0/statistics/rx_packets
+	before=$(frames_at_responder)
+	transfer --duration 60 --offer 10 &
+	await_frames $((before + 200))
+	kill -TERM "$(ip netns pids $a)"
+	wait $!
+	expect signal send '.messages > 0 and .frames_unacked == 0 and .seconds < 30'
+	expect signal listen 'all(.flows[]; .state == "closed")'
 }
 
 test_arguments_are_refused_with_2()
@@ -209,5 +227,6 @@ test_plain_path_loses_nothing
 test_full_queue_is_recovered_by_go_back_n
 test_deep_queue_fires_no_timer
 test_cnps_are_counted_per_qp
+test_signal_ends_the_sender_with_a_report
 echo "rcpeer: $passed passed, $failed failed"
 [ $failed = 0 ]

@@ -168,6 +168,7 @@ static inline void hear_all(struct heard *heard)
 /* An skb program's run: the context before and after, and the frame that came out. */
 struct skb_run {
 	struct __sk_buff in, out;
+	int repeat;
 	__s32 retval;
 	struct frame frame;
 };
@@ -189,7 +190,7 @@ static inline void run_skb(
 		.data_out = run->frame.room + ALIGN_BYTES,
 		.data_size_out = sizeof(run->frame.room) - ALIGN_BYTES, .ctx_in = &run->in,
 		.ctx_size_in = sizeof(run->in), .ctx_out = &run->out,
-		.ctx_size_out = sizeof(run->out));
+		.ctx_size_out = sizeof(run->out), .repeat = run->repeat);
 	int code = bpf_prog_test_run_opts(bpf_program__fd(program), &opts);
 
 	if (code)
