@@ -21,6 +21,8 @@ SKELETON  := $(BUILD)/quench.skel.h
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 PROG      := $(patsubst tests/prog/%.c,$(BUILD)/prog/%,$(wildcard tests/prog/test_*.c))
 PROG_SKEL := $(patsubst tests/prog/%.bpf.c,$(BUILD)/prog/%.skel.h,$(wildcard tests/prog/*.bpf.c))
+SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/lab/rcpeer_test.sh \
+             $(wildcard tests/lab/test_*.py)
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
 
 all: $(BUILD)/quench $(LAB_TOOLS)    ## build the agent and the lab's tools
@@ -55,9 +57,9 @@ $(BUILD)/prog/%.bpf.o: tests/prog/%.bpf.c
 $(BUILD)/prog/%.skel.h: $(BUILD)/prog/%.bpf.o
 	$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
 
-$(BUILD)/prog/%: tests/prog/%.c $(SKELETON) $(PROG_SKEL) $(LAB_TOOLS)
+$(BUILD)/prog/%: tests/prog/%.c $(BUILD)/libquench.a $(PROG_SKEL) | $(LAB_TOOLS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests -DBUILD_DIR='"$(BUILD)"' -MMD -MP -o $@ $< -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS) -Itests -DBUILD_DIR='"$(BUILD)"' -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
 
 $(BUILD)/lab/%: tests/lab/%.c
 	@mkdir -p $(@D)
@@ -69,10 +71,12 @@ unit: $(UNIT)    ## the unit tests
 prog: $(PROG)    ## the BPF programs, run on frames; needs root
 	@for t in $^; do $$t || exit 1; done
 
-check: deps    ## every test, with the sanitizers too; needs root, takes some minutes
-	@$(MAKE) --no-print-directory all test-programs
-	@$(MAKE) --no-print-directory SAN=1 test-programs-unit
-	@tests/run.py $(CHECKS)
+check: deps    ## every test, the user-space ones with sanitizers too; needs root
+	@$(MAKE) --no-print-directory all $(UNIT) $(PROG)
+	@$(MAKE) --no-print-directory SAN=1 all san-unit
+	@tests/run.py $(UNIT) $(UNIT:build/%=build/san/%) $(PROG) $(SCRIPTS)
+
+san-unit: $(UNIT)
 
 demo: deps    ## four senders into one port, without and with quench (KEEP=1 leaves it running)
 	@$(MAKE) --no-print-directory all
@@ -96,6 +100,6 @@ help:    ## this list
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit prog check demo deps help clean
+.PHONY: all unit prog check san-unit demo deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -72,7 +72,7 @@ int quench_root(struct __sk_buff *skb)
 			stats->drops[PORT_DROP_LIMIT]++;
 			return TC_ACT_SHOT;
 		}
-		if (port->flags & PORT_MARKS)
+		if ((port->flags & (PORT_MARKS | PORT_NOTIFY_EGRESS)) == PORT_MARKS)
 			mark_frame(skb, cls, &f, gate.backlog_bytes, stats);
 	}
 	leaf = MINOR_SLOT + slot;

@@ -60,13 +60,13 @@ static inline __attribute__((always_inline)) void notify_for_receivers(
 	struct wire_frame f;
 	__u32 index;
 
-	frame_read(skb, &f);
-	if (!stats || !frame_is_notifiable(&f) || !skb->ingress_ifindex)
+	if (!stats)
 		return;
+	frame_read(skb, &f);
 	index = frame_class(conf, &f);
 	if (index < CLASSES_MAX && depth_read(port->refs_base + ref_gate(index), &gate))
 		mark_frame(skb, &conf->classes[index], &f, gate.backlog_bytes, stats);
-	if (wire_is_ce(f.tos))
+	if (wire_is_ce(f.tos) && frame_is_notifiable(&f) && skb->ingress_ifindex)
 		cnp_request(skb, conf, &f, stats, skb->ingress_ifindex,
 			is_routed(skb, port) ? CLONE_CNP_ROUTED : CLONE_CNP_BACK);
 }

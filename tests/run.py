@@ -18,7 +18,6 @@ import time
 PASSED = re.compile(r"^(\[       OK \]|ok - )")
 FAILED = re.compile(r"^(\[  FAILED  \] (?!\d+ test)|not ok - )")
 SKIPPED = re.compile(r"^(\[  SKIPPED \] (?!\d+ test)|skip - )")
-CMOCKA_REPEAT = re.compile(r"^\[  (FAILED|SKIPPED)  ?\] tests?: ")
 
 
 def run(command: str) -> tuple[int, int, int]:
@@ -27,8 +26,12 @@ def run(command: str) -> tuple[int, int, int]:
     listed: set[str] = set()
     started = time.monotonic()
     print(f"== {command}", flush=True)
-    process = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace")
+    try:
+        process = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace")
+    except OSError as error:
+        print(f"not ok - {command} cannot be started: {error.strerror}\n")
+        return 0, 1, 0
     assert process.stdout
     for line in process.stdout:
         print(line, end="", flush=True)

@@ -56,10 +56,11 @@ enum {
 /* What a port does; port_conf.flags. */
 enum {
 	PORT_NOTIFY_INGRESS = 1 << 0, /* a CE frame that arrives here for this host earns a CNP */
-	PORT_NOTIFY_EGRESS = 1 << 1,  /* a CE frame that leaves here earns a CNP */
-	PORT_REACTION = 1 << 2,	      /* QP classes; received CNPs go to the fast thread */
-	PORT_ARMED = 1 << 3,	      /* the egress hook that turns clones into CNPs is in place */
-	PORT_MARKS = 1 << 4,	      /* ECN marking by depth */
+	PORT_NOTIFY_EGRESS =
+		1 << 1, /* a CE frame that leaves here earns a CNP; marks before it queues */
+	PORT_REACTION = 1 << 2, /* QP classes; received CNPs go to the fast thread */
+	PORT_ARMED = 1 << 3,	/* the egress hook that turns clones into CNPs is in place */
+	PORT_MARKS = 1 << 4,	/* ECN marking by depth */
 };
 
 struct class_conf {
@@ -126,10 +127,10 @@ struct qdisc_ref {
 };
 _Static_assert(sizeof(struct qdisc_ref) == 24, "qdisc_ref");
 
-struct port_state {	  /* by slot; written by the egress program */
-	__u32 generation; /* the one that the refs were found for */
-	__u32 found;	  /* qdiscs of ours seen by that walk */
-	__u64 retry_ns;	  /* no second walk before this */
+struct port_state {			    /* by slot; written by the egress program */
+	__u32 generation;		    /* the one that the refs were found for */
+	__u32 found;			    /* qdiscs of ours seen by that walk */
+	__u64 retry_ns;			    /* no second walk before this */
 	__u32 depth_max_bytes[CLASSES_MAX]; /* the deepest that a frame has found */
 };
 _Static_assert(sizeof(struct port_state) == 48, "port_state");
