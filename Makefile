@@ -57,6 +57,10 @@ $(BUILD)/prog/%.bpf.o: tests/prog/%.bpf.c
 $(BUILD)/prog/%.skel.h: $(BUILD)/prog/%.bpf.o
 	$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
 
+$(BUILD)/prog/depth_probe.skel.h: $(addprefix $(BUILD)/,bpf/maps.bpf.o bpf/depth.bpf.o prog/depth_probe.bpf.o)
+	$(BPFTOOL) gen object $(BUILD)/prog/depth_probe.o $^
+	$(BPFTOOL) gen skeleton $(BUILD)/prog/depth_probe.o name depth_probe_bpf > $@.tmp && mv $@.tmp $@
+
 $(BUILD)/prog/%: tests/prog/%.c $(BUILD)/libquench.a $(PROG_SKEL) | $(LAB_TOOLS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -Itests -DBUILD_DIR='"$(BUILD)"' -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
@@ -102,4 +106,4 @@ clean:    ## remove what was built
 
 .PHONY: all unit prog check san-unit demo deps help clean
 .SECONDARY:
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, TypeVar
@@ -30,6 +31,7 @@ RCPEER = ROOT / "build/lab/rcpeer"
 QMON = ROOT / "build/lab/qmon"
 POLICY = ROOT / "policies/lab.yaml"
 LABS = Path("/run/quench-lab")
+RUN_FILES = Path("/run/quench")  # sockets and state of all agents of the machine
 
 BOTTLENECK_BPS = 200_000_000
 HOST_OVERLOAD = 4  # the hosts together can send this many times what the bottleneck takes
@@ -56,7 +58,13 @@ class Port(NamedTuple):
 
     name: str
     role: str
-    rate_bps: int
+    rate_bps: int = 0  # 0: none given
+    keys: str = ""  # further keys, as in the policy: "notify: true"
+
+    def row(self) -> str:
+        keys = [f"name: {self.name}", f"role: {self.role}"]
+        keys += [f"rate: {self.rate_bps // 1000}kbit"] if self.rate_bps else []
+        return "  - {" + ", ".join(keys + ([self.keys] if self.keys else [])) + "}\n"
 
 
 def run(*argv: object, stdin: Optional[str] = None) -> str:
@@ -201,15 +209,20 @@ class Traffic:
 class Lab:
     """The namespaces and all that runs in them. A node is "gw", "r1" or "h1".. here."""
 
-    def __init__(self, senders: int = 4, name: Optional[str] = None):
+    def __init__(
+        self, senders: int = 4, name: Optional[str] = None, bridged: bool = False, quench: Path = QUENCH
+    ):
         if not 1 <= senders <= 32:
             raise LabError(f"{senders} senders: 1 to 32 are possible")
         self.name = name or os.environ.get("LAB") or f"q{os.getpid()}"
         self.hosts = [f"h{i}" for i in range(1, senders + 1)]
         self.nodes = ["gw", "r1", *self.hosts]
+        self.bridged = bridged
+        self.quench = quench
         self.host_bps = HOST_OVERLOAD * BOTTLENECK_BPS // senders
         self.buffer_bytes = BUFFER_BYTES_PER_SENDER * senders
         self.base_policy = lab_policy(self.buffer_bytes)
+        self.numbers = {**{host: i for i, host in enumerate(self.hosts, 1)}, "r1": 100}  # in addresses
         self.directory = LABS / self.name
         self.agents: dict[str, Job] = {}
         self.jobs: list[Job] = []
@@ -256,10 +269,14 @@ class Lab:
             self.sysctl(node, "net/ipv6/conf/all/disable_ipv6", 1)
             self.sysctl(node, "net/ipv6/conf/default/disable_ipv6", 1)
             self.ip(node, "link set lo up")
-        self.sysctl("gw", "net/ipv4/ip_forward", 1)
-        for i, host in enumerate(self.hosts, 1):
-            self._connect(host, i)
-        self._connect("r1", 100)
+        if self.bridged:
+            self.ip("gw", "link add br0 type bridge mcast_snooping 0", "link set br0 up")
+        else:
+            self.sysctl("gw", "net/ipv4/ip_forward", 1)
+        for node, number in self.numbers.items():
+            self._connect(node, number)
+            if self.bridged:
+                self._bridge(node, number)
 
     def _connect(self, node: str, subnet: int) -> None:
         """A cable from node:eth0 to gw:node, and neighbours that never need to be asked for."""
@@ -270,18 +287,33 @@ class Lab:
             f"link add eth0 address {mac['eth0']} type veth peer name {node} "
             f"address {mac[node]} netns {gw}",
             "link set eth0 mtu 1500 up",
+        )
+        self.ip("gw", f"link set {node} mtu 1500 up")
+        self._keep_order(node, "eth0")
+        self._keep_order("gw", node)
+        if self.bridged:
+            return
+        self.ip(
+            node,
             f"addr add 10.0.{subnet}.1/24 dev eth0",
             f"neigh add 10.0.{subnet}.254 lladdr {mac[node]} nud permanent dev eth0",
             f"route add default via 10.0.{subnet}.254",
         )
         self.ip(
             "gw",
-            f"link set {node} mtu 1500 up",
             f"addr add 10.0.{subnet}.254/24 dev {node}",
             f"neigh add 10.0.{subnet}.1 lladdr {mac['eth0']} nud permanent dev {node}",
         )
-        self._keep_order(node, "eth0")
-        self._keep_order("gw", node)
+
+    def _bridge(self, node: str, own: int) -> None:
+        """Put the cable into br0: all hosts in one subnet, known to each other and to the bridge."""
+        others = [number for number in self.numbers.values() if number != own]
+        neighbours = [
+            f"neigh add 10.0.{n}.1 lladdr 02:00:00:00:{n:02x}:01 nud permanent dev eth0" for n in others
+        ]
+        self.ip(node, f"addr add 10.0.{own}.1/16 dev eth0", *neighbours)
+        self.ip("gw", f"link set {node} master br0")
+        self.run("gw", "bridge", "fdb", "add", f"02:00:00:00:{own:02x}:01", "dev", node, "master", "static")
 
     def _keep_order(self, node: str, device: str) -> None:
         """GRO gives a veth a receive ring, as XDP does, unless its peer has TSO. Without a ring its
@@ -349,16 +381,15 @@ class Lab:
         return [Port("r1", "gateway", BOTTLENECK_BPS), *towards_hosts]
 
     def write_policy(self, node: str, ports: list[Port]) -> Path:
-        rows = [f"  - {{name: {p.name}, role: {p.role}, rate: {p.rate_bps // 1000}kbit}}\n" for p in ports]
         path = self.directory / f"{node}.yaml"
-        path.write_text(self.base_policy + "ports:\n" + "".join(rows))
+        path.write_text(self.base_policy + "ports:\n" + "".join(port.row() for port in ports))
         return path
 
     def start_agent(self, node: str, ports: Optional[list[Port]] = None) -> Job:
         """Start the agent of a node; wait_ready says when it works."""
         policy = self.write_policy(node, ports or self.default_ports(node))
         instance = self.instance(node)
-        job = self.start(node, f"quench-{node}", QUENCH, "run", "-c", policy, "--instance", instance)
+        job = self.start(node, f"quench-{node}", self.quench, "run", "-c", policy, "--instance", instance)
         self.agents[node] = job
         return job
 
@@ -370,15 +401,24 @@ class Lab:
         job = self.agents[node]
         if not job.alive():
             raise LabError(f"{job.name} ended: {job.errors().strip()[-500:]}")
-        command = [str(QUENCH), "status", "--instance", self.instance(node), "--json"]
+        command = [str(self.quench), "status", "--instance", self.instance(node), "--json"]
         done = subprocess.run(command, capture_output=True, text=True)
         return None if done.returncode else json.loads(done.stdout)
 
-    def start_quench(self) -> None:
-        """An agent in every node."""
-        for node in self.nodes:
-            self.start_agent(node)
-        for node in self.nodes:
+    def flows(self, node: str) -> list[dict]:
+        """Every flow that the agent of the node knows."""
+        return json.loads(run(self.quench, "flows", "--instance", self.instance(node), "--json"))["flows"]
+
+    def release(self, node: str) -> str:
+        """`quench release` of the agent there, dead or alive."""
+        return self.run(node, self.quench, "release", "--instance", self.instance(node))
+
+    def start_quench(self, **ports: list[Port]) -> None:
+        """An agent in every node; one with an empty list of ports gets none."""
+        nodes = [node for node in self.nodes if ports.get(node) != []]
+        for node in nodes:
+            self.start_agent(node, ports.get(node))
+        for node in nodes:
             self.wait_ready(node)
 
     def stop_quench(self) -> None:
@@ -388,37 +428,64 @@ class Lab:
             job.wait()
         self.agents.clear()
 
-    def metrics(self, node: str) -> Metrics:
-        def scrape() -> str:
-            connection = http.client.HTTPConnection("127.0.0.1", METRICS_PORT, timeout=5)
-            connection.request("GET", "/metrics")
+    def get(self, node: str, port: int, path: str) -> str:
+        """What a web server on the node's loopback answers."""
+
+        def request() -> str:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", path)
             response = connection.getresponse()
             if response.status != 200:
-                raise LabError(f"/metrics of {node}: {response.status}")
+                raise LabError(f"{path} of {node}: {response.status}")
             return response.read().decode()
 
-        return Metrics(in_namespace(self.namespace(node), scrape))
+        return in_namespace(self.namespace(node), request)
+
+    def metrics(self, node: str) -> Metrics:
+        return Metrics(self.get(node, METRICS_PORT, "/metrics"))
 
     # What is to be seen
 
     def state(self) -> dict[str, str]:
         """Whatever an agent could leave behind, as the tools print it."""
-        commands = (["tc", "qdisc"], ["tc", "filter"], ["ip", "-br", "link"], ["bpftool", "net"])
-        return {
-            f"{node}: {' '.join(c)}": self.run(node, *c) for node in self.nodes for c in commands
+        commands = ("tc qdisc", "tc filter", "ip -br link", "bpftool net")
+        script = "set -e; " + "; ".join(f"echo '# {c}'; {c}" for c in commands)
+        state = {
+            "pins": "".join(f"{p}\n" for p in sorted((self.directory / "bpf").glob("quench/v*/*"))),
+            "files": "".join(f"{p}\n" for p in sorted(RUN_FILES.glob(f"{self.name}-*"))),
         }
+        for node in self.nodes:
+            printed = re.split(r"^# (.+)\n", self.run(node, "sh", "-c", script), flags=re.M)
+            state |= {f"{node}: {c}": text for c, text in zip(printed[1::2], printed[2::2])}
+        return state
 
-    def start_traffic(self, seconds: float, message_bytes: int = 65536, mtu: int = 1024) -> Traffic:
+    def left_behind(self, before: dict[str, str]) -> list[str]:
+        """The parts of state() that are not what they were."""
+        after = self.state()
+        return [what for what in before if before[what] != after[what]]
+
+    def start_listener(self, *options: object) -> Job:
+        return self.start("r1", "listen", RCPEER, "listen", "-d", "eth0", *options)
+
+    def start_sender(self, host: str, seconds: float, qpn_base: int, *options: object) -> Job:
+        return self.start(
+            host, f"send-{host}", RCPEER, "send", "-d", "eth0", "-c", RECEIVER_ADDRESS,
+            "--qpn-base", qpn_base, "--duration", seconds, "--progress", *options,
+        )  # fmt: skip
+
+    def start_traffic(
+        self, seconds: float, message_bytes: int = 65536, mtu: int = 1024,
+        hosts: Optional[list[str]] = None, options: tuple = (),
+    ) -> Traffic:  # fmt: skip
         """Connect one QP from each host, all to send from the same full second on."""
-        listener = self.start("r1", "listen", RCPEER, "listen", "-d", "eth0")
+        listener = self.start_listener()
         start_epoch = math.ceil(time.time() + 1)
         senders = [
-            self.start(
-                host, f"send-{host}", RCPEER, "send", "-d", "eth0", "-c", RECEIVER_ADDRESS,
-                "--qpn-base", 0x10000 + 0x100 * i, "--duration", seconds, "--message", message_bytes,
-                "--mtu", mtu, "--start-at", start_epoch, "--progress",
+            self.start_sender(
+                host, seconds, 0x10000 + 0x100 * self.numbers[host], "--message", message_bytes,
+                "--mtu", mtu, "--start-at", start_epoch, *options,
             )
-            for i, host in enumerate(self.hosts, 1)
+            for host in hosts or self.hosts
         ]  # fmt: skip
         return Traffic(listener, senders, start_epoch, seconds)
 
@@ -426,9 +493,15 @@ class Lab:
 def lab_policy(buffer_bytes: int) -> str:
     """policies/lab.yaml without its ports, which are its last section, and with the lab's buffer."""
     text = re.sub(r"^ports:.*\Z", "", POLICY.read_text(), flags=re.M | re.S)
-    text, found = re.subn(r"^( +limit:) *\S+", rf"\1 {buffer_bytes // 1024}KiB", text, flags=re.M)
-    if found != 1:
-        raise LabError(f"{POLICY}: {found} limits, not 1")
+    return policy_with(text, limit=f"{buffer_bytes // 1024}KiB")
+
+
+def policy_with(text: str, **values: object) -> str:
+    """The policy with other values of some of its keys."""
+    for key, value in values.items():
+        text, found = re.subn(rf"^( +{key}:) *\S+", rf"\1 {value}", text, flags=re.M)
+        if found != 1:
+            raise LabError(f"the policy has {key} {found} times, not once")
     return text
 
 
@@ -510,6 +583,8 @@ def take_away(name: str) -> None:
         run("ip", "netns", "del", namespace)
     if os.path.ismount(directory / "bpf"):
         run("umount", directory / "bpf")
+    for path in RUN_FILES.glob(f"{name}-*.s*"):  # of agents that were killed
+        path.unlink(missing_ok=True)
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -547,6 +622,49 @@ class signals_held:
 
     def __exit__(self, *_: object) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+
+# Tests
+
+
+class Cases:
+    """Named cases of a test program, each a with block: it fails when something in it is raised."""
+
+    FAULTS = (LabError, OSError, ValueError, KeyError, IndexError, TypeError, subprocess.TimeoutExpired)
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.seen: list[str] = []  # numbers worth showing, of the case that runs
+
+    @contextmanager
+    def case(self, name: str) -> Iterator[None]:
+        self.seen = []
+        try:
+            yield
+        except self.FAULTS as fault:
+            self.failed += 1
+            text = str(fault) if isinstance(fault, LabError) else repr(fault)
+            print(f"not ok - {name}: {'; '.join(text.splitlines())}", flush=True)
+        else:
+            print(f"ok - {name}{f' ({self.seen_text()})' if self.seen else ''}", flush=True)
+
+    def note(self, text: str) -> None:
+        self.seen.append(text)
+
+    def seen_text(self) -> str:
+        return ", ".join(self.seen)
+
+    def exit_code(self) -> int:
+        return 1 if self.failed else 0
+
+
+def expect(holds: object, detail: object) -> None:
+    if not holds:
+        raise LabError(str(detail))
+
+
+def expect_equal(found: object, wanted: object, what: str) -> None:
+    expect(found == wanted, f"{what}: {found!r}, not {wanted!r}")
 
 
 # The command

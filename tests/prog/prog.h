@@ -23,6 +23,8 @@ enum { ACT_NEXT = -1, ACT_OK = 0, ACT_SHOT = 2 };
 enum {
 	LOOPBACK = 1,	     /* ifindex of lo: where the kernel says that the frames are */
 	FRAME_ROOM = 9216,   /* bytes of a frame that a test makes */
+	OUTER_TCI = 0x6001,  /* PCP 3, VID 1 */
+	INNER_TCI = 0x6002,  /* PCP 3, VID 2 */
 	RUN_FRAME_MAX = 3600 /* what BPF_PROG_RUN takes for an skb: one page with its own needs */
 };
 
@@ -48,6 +50,12 @@ static inline int enter_own_network(void)
 	failed = ioctl(fd, SIOCSIFFLAGS, &lo);
 	close(fd);
 	return failed;
+}
+
+static inline void shell(const char *command)
+{
+	if (system(command))
+		fail_msg("failed: %s", command);
 }
 
 /* A frame to be made; what is 0 or not named gets the values of frame_make. */
@@ -146,7 +154,7 @@ static inline void frame_put_ethernet(struct frame *f, const struct frame_spec *
 	memcpy(f->data + 6, sender_mac, 6);
 	for (i = 0; i < s->tags; i++, at += VLAN_TAG_BYTES) {
 		frame_put16(at, i + 1 < s->tags ? ETHERTYPE_QINQ : ETHERTYPE_VLAN);
-		frame_put16(at + 2, 0x6001 + i); /* PCP 3, VID 1 or 2 */
+		frame_put16(at + 2, i ? INNER_TCI : OUTER_TCI);
 	}
 	frame_put16(at, s->l3 == L3_IPV6  ? ETHERTYPE_IPV6
 			: s->l3 == L3_GRH ? ETHERTYPE_ROCE_V1

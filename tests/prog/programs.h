@@ -20,6 +20,9 @@ enum {
 	MARK_ROUTED = CLONE_CNP_ROUTED << 20,
 	RING_BYTES = 4096,
 	INTERVAL_NS = 1000000000,
+
+	TCX_EGRESS = 47,  /* attach type, which Debian 12's headers do not know */
+	ANSWER_MS = 2000, /* a frame that has not come by then does not come */
 };
 
 /* ECN codepoints of DSCP 26. */

@@ -5,6 +5,7 @@
 #include "programs.h"
 
 #include <linux/if_packet.h>
+#include <poll.h>
 
 #include "prog/classid.skel.h"
 
@@ -392,12 +393,6 @@ static void qp_steering_is_for_roce_of_the_reaction_class_only(void **state)
 	assert_int_equal(pool().head, 0);
 }
 
-static void shell(const char *command)
-{
-	if (system(command))
-		fail_msg("failed: %s", command);
-}
-
 /*
  * The part of a port's tree (abi.h) that class 3 needs, on q0, with leaves of slot 0 and 1 and of
  * QP class 0: gate, two leaves, QP leaf. What is sent there without a filter goes into the leaf of
@@ -470,6 +465,14 @@ static __u32 tree_fill(int frames)
 	return frames * SENT_BYTES;
 }
 
+/* Open the gate: one frame more, and all that waited has left. */
+static void tree_drain(void)
+{
+	shell("tc qdisc change dev q0 parent 9000:13 handle 9013: tbf rate 1gbit burst 100000 "
+	      "limit 1000000");
+	tree_fill(0);
+}
+
 /* Let a frame through so that the program has looked for its queues. */
 static void tree_resolve(void)
 {
@@ -532,9 +535,7 @@ static void depth_deepest_that_a_frame_found_is_kept(void **state)
 	depth = tree_fill(5);
 	run_spec(&r, data_spec);
 	assert_int_equal(port_state().depth_max_bytes[ROCE_CLASS], depth);
-	shell("tc qdisc change dev q0 parent 9000:13 handle 9013: tbf rate 1gbit burst 100000 "
-	      "limit 1000000");
-	tree_fill(0); /* opens the queue: all leaves */
+	tree_drain();
 	run_spec(&r, data_spec);
 	assert_int_equal(port_state().depth_max_bytes[ROCE_CLASS], depth);
 	assert_int_equal(port_state().depth_max_bytes[OTHER_CLASS], 0);
@@ -560,11 +561,86 @@ static void depth_above_kmax_marks_and_at_kmin_does_not(void **state)
 	run(&r, &f);
 	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_CE);
 	assert_int_equal(header_sum(r.frame.data + f.l3_off, IPV4_MIN_BYTES), 0);
+	tree_set_flags(PORT_MARKS | PORT_NOTIFY_EGRESS, 1); /* the egress hook has marked it */
+	run(&r, &f);
+	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
+	tree_set_flags(PORT_MARKS, 1);
 	conf.classes[ROCE_CLASS].kmin_bytes = depth;
 	conf_set(&conf);
 	run(&r, &f);
 	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
 	assert_stats("marks", (struct port_stats){.depth_unknown = 1, .ce_marked = 1});
+}
+
+/* A CNP waits in the control class, whatever its DSCP: no depth of another class is its own. */
+static void depth_above_kmax_never_marks_a_cnp(void **state)
+{
+	static const struct frame_spec cnp = {
+		.opcode = OP_CNP, .payload_bytes = 16, .tos = TOS_ECT0};
+	struct skb_run r = {.in.ifindex = tree_port, .in.ingress_ifindex = OTHER_PORT};
+	struct conf conf = conf_default();
+	static struct frame f;
+
+	(void)state;
+	conf.classes[ROCE_CLASS].ecn = 1; /* kmin = kmax = 0: mark at any depth */
+	conf_set(&conf);
+	tree_resolve();
+	tree_fill(5);
+	frame_make(&f, cnp);
+	tree_set_flags(PORT_MARKS, 1);
+	run(&r, &f);
+	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
+	tree_set_flags(PORT_NOTIFY_EGRESS, 1);
+	run_skb(skel->progs.quench_tc_egress, &r, f.data, f.len);
+	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
+	assert_stats("cnp", (struct port_stats){.depth_unknown = 1});
+}
+
+static struct qdisc_ref ref_of(__u32 index)
+{
+	struct qdisc_ref ref;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(skel->maps.qdisc_refs), &index, &ref), 0);
+	return ref;
+}
+
+/* A reference that should not be believed: of each kind, what does not look like ours. */
+static void depth_of_queue_that_looks_otherwise_is_unknown(void **state)
+{
+	struct skb_run r = {.in.ifindex = tree_port};
+	__u32 gate = ref_gate(ROCE_CLASS), i;
+	struct qdisc_ref ref;
+
+	(void)state;
+	tree_resolve();
+	ref = ref_of(gate);
+	for (i = 0; i < 3; i++) {
+		struct qdisc_ref other = ref;
+
+		other.handle += i == 0;
+		other.parent += i == 1;
+		other.dev_queue += i == 2;
+		map_put(skel->maps.qdisc_refs, &gate, &other);
+		run_spec(&r, data_spec);
+		assert_stats("another", (struct port_stats){.depth_unknown = 2 + i});
+	}
+	map_put(skel->maps.qdisc_refs, &gate, &ref);
+	run_spec(&r, data_spec);
+	assert_stats("ours", (struct port_stats){.depth_unknown = 4});
+}
+
+/* Nobody tells of its end here: its reference count does. */
+static void depth_of_freed_queue_is_unknown(void **state)
+{
+	struct skb_run r = {.in.ifindex = tree_port};
+
+	(void)state;
+	tree_resolve();
+	run_spec(&r, data_spec);
+	assert_stats("alive", (struct port_stats){.depth_unknown = 1});
+	shell("tc qdisc del dev q0 root");
+	run_spec(&r, data_spec);
+	assert_stats("freed", (struct port_stats){.depth_unknown = 2});
 }
 
 static void depth_of_destroyed_queue_is_unknown_until_it_is_found_again(void **state)
@@ -577,7 +653,10 @@ static void depth_of_destroyed_queue_is_unknown_until_it_is_found_again(void **s
 	run_spec(&r, data_spec);
 	run_spec(&r, data_spec);
 	assert_stats("found", (struct port_stats){.depth_unknown = 1});
+	assert_true(ref_of(ref_gate(ROCE_CLASS)).ptr);
 	shell("tc qdisc del dev q0 root");
+	assert_false(ref_of(ref_gate(ROCE_CLASS)).ptr);
+	assert_false(ref_of(ref_qp_leaf(SLOTS, 0)).ptr);
 	run_spec(&r, data_spec);
 	assert_stats("destroyed", (struct port_stats){.depth_unknown = 2});
 	tree_add();
@@ -589,7 +668,7 @@ static void depth_of_destroyed_queue_is_unknown_until_it_is_found_again(void **s
 	bpf_link__destroy(link);
 }
 
-/* Freed memory may look alive for a while; a queue at the same place with another parent not. */
+/* Somebody else's tree, in which a handle of ours hangs below another parent. */
 static void depth_of_foreign_queue_with_our_handle_is_not_taken(void **state)
 {
 	struct skb_run r = {.in.ifindex = tree_port};
@@ -617,9 +696,7 @@ static void qp_in_shared_leaf_moves_only_when_its_frames_have_left(void **state)
 	give_class(1);
 	run_spec(&r, data_of_qp(0x300)); /* frames of it may still wait there */
 	assert_int_equal(r.out.priority, leaf_of(ROCE_CLASS, MINOR_SLOT));
-	shell("tc qdisc change dev q0 parent 9000:13 handle 9013: tbf rate 1gbit burst 100000 "
-	      "limit 1000000");
-	tree_fill(0);
+	tree_drain();
 	run_spec(&r, data_of_qp(0x300));
 	assert_int_equal(r.out.priority, leaf_of(ROCE_CLASS, MINOR_QP + 1));
 	assert_int_equal(qp_of(0x300).leaf, 1);
@@ -638,6 +715,99 @@ static void qp_class_taken_back_is_left_once_it_is_empty(void **state)
 	run_spec(&r, data_spec); /* its leaf is empty: it takes the other class */
 	assert_int_equal(r.out.priority, leaf_of(ROCE_CLASS, MINOR_QP + 1));
 	assert_int_equal(qp_class_of(1).taken, 1);
+}
+
+/* A bridge of i1 and q0, so that a frame sent by i0 is forwarded to q0, tree and all. */
+static int bridge_socket = -1, hook = -1;
+
+static int bridge_open(void **state)
+{
+	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(0x0003)};
+	struct conf conf = conf_default();
+
+	if (tree_open(state))
+		return -1;
+	shell("ip link add name b0 type bridge && ip link set b0 addrgenmode none up");
+	shell("ip link add i0 type veth peer name i1");
+	shell("ip link set i0 addrgenmode none up && ip link set i1 addrgenmode none up");
+	shell("ip link set i1 master b0 && ip link set q0 master b0");
+	conf.classes[ROCE_CLASS].ecn = 1; /* kmin = kmax = 0: mark at any depth */
+	conf_set(&conf);
+	tree_set_flags(PORT_NOTIFY_EGRESS, 1); /* such a port marks in its egress hook */
+	hook = bpf_link_create(bpf_program__fd(skel->progs.quench_tc_egress), tree_port,
+		(enum bpf_attach_type)TCX_EGRESS, NULL);
+	bridge_socket = socket(AF_PACKET, SOCK_RAW, htons(0x0003)); /* ETH_P_ALL */
+	at.sll_ifindex = if_nametoindex("q1");
+	return hook < 0 || bind(bridge_socket, (void *)&at, sizeof(at)) ? -1 : 0;
+}
+
+static int bridge_close(void **state)
+{
+	close(bridge_socket);
+	close(hook);
+	shell("ip link del i0 && ip link del b0");
+	return tree_close(state);
+}
+
+#define bridge_test(name) cmocka_unit_test_setup_teardown(name, bridge_open, bridge_close)
+
+/* The frame as it arrives behind the bridge: a socket shows it without its outer tag. */
+static void bridge_pass(const struct frame *f, struct frame *heard)
+{
+	struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = if_nametoindex("i0")};
+	struct pollfd wait = {.fd = bridge_socket, .events = POLLIN};
+	int fd = socket(AF_PACKET, SOCK_RAW, 0);
+
+	tree_resolve();
+	tree_fill(5);
+	assert_int_equal(sendto(fd, f->data, f->len, 0, (void *)&to, sizeof(to)), f->len);
+	close(fd);
+	tree_drain();
+	heard->data = heard->room + ALIGN_BYTES;
+	do {
+		assert_int_equal(poll(&wait, 1, ANSWER_MS), 1);
+		heard->len = recv(bridge_socket, heard->data, FRAME_ROOM - ALIGN_BYTES, 0);
+	} while (memcmp(heard->data, f->data, 12));
+}
+
+static void assert_marked_behind_bridge(struct frame_spec spec)
+{
+	static struct frame f, heard, want;
+
+	frame_make(&f, spec);
+	bridge_pass(&f, &heard);
+	spec.tos |= TOS_CE;
+	if (spec.tags)
+		spec.tags--;
+	frame_make(&want, spec);
+	if (spec.tags) /* the tag that is left is the inner one */
+		frame_put16(want.data + ETH_HEADER_BYTES, INNER_TCI);
+	assert_same_bytes("behind the bridge", heard.data, heard.len, want.data, want.len);
+	assert_int_equal(stats_sum(skel->maps.port_stats, PORT_SLOT).ce_marked, 1);
+}
+
+static void bridge_untagged_frame_is_marked_and_otherwise_unchanged(void **state)
+{
+	(void)state;
+	assert_marked_behind_bridge(data_spec);
+}
+
+static void bridge_frame_with_one_tag_is_marked_and_otherwise_unchanged(void **state)
+{
+	struct frame_spec spec = data_spec;
+
+	(void)state;
+	spec.tags = 1;
+	assert_marked_behind_bridge(spec);
+}
+
+static void bridge_frame_with_two_tags_is_marked_and_otherwise_unchanged(void **state)
+{
+	struct frame_spec spec = data_spec;
+
+	(void)state;
+	spec.tags = 2;
+	assert_marked_behind_bridge(spec);
 }
 
 static int setup(void **state)
@@ -668,10 +838,16 @@ int main(void)
 		tree_test(depth_at_limit_passes_and_one_byte_more_is_dropped),
 		tree_test(depth_deepest_that_a_frame_found_is_kept),
 		tree_test(depth_above_kmax_marks_and_at_kmin_does_not),
+		tree_test(depth_above_kmax_never_marks_a_cnp),
+		tree_test(depth_of_queue_that_looks_otherwise_is_unknown),
+		tree_test(depth_of_freed_queue_is_unknown),
 		tree_test(depth_of_destroyed_queue_is_unknown_until_it_is_found_again),
 		tree_test(depth_of_foreign_queue_with_our_handle_is_not_taken),
 		tree_test(qp_in_shared_leaf_moves_only_when_its_frames_have_left),
 		tree_test(qp_class_taken_back_is_left_once_it_is_empty),
+		bridge_test(bridge_untagged_frame_is_marked_and_otherwise_unchanged),
+		bridge_test(bridge_frame_with_one_tag_is_marked_and_otherwise_unchanged),
+		bridge_test(bridge_frame_with_two_tags_is_marked_and_otherwise_unchanged),
 	};
 
 	if (refuse_without_root("test_root"))

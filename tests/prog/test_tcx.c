@@ -15,8 +15,6 @@
 enum {
 	FLOW_PKEY = 0x8001,
 	FOREIGN_MARK = 0x0badbeef & ~MARK_MASK,
-	TCX_EGRESS = 47, /* attach type, which Debian 12's headers do not know */
-	ANSWER_MS = 2000,
 };
 
 static const struct frame_spec data_spec = {.opcode = OP_RC_WRITE_ONLY,
@@ -542,12 +540,6 @@ static void ingress_ce_after_the_interval_sends_another_cnp(void **state)
 	assert_stats("two CNPs", (struct port_stats){.cnp_sent = 2});
 }
 
-static void shell(const char *command)
-{
-	if (system(command))
-		fail_msg("failed: %s", command);
-}
-
 static void ingress_ce_at_a_port_that_is_down_is_counted(void **state)
 {
 	static struct frame f;
@@ -653,6 +645,29 @@ static void notify_ce_from_this_host_is_not_answered(void **state)
 	assert_away_stats("local", (struct port_stats){0});
 }
 
+static void notify_ce_of_ack_or_cnp_is_not_answered(void **state)
+{
+	static const __u8 opcodes[] = {OP_RC_ACK, OP_CNP};
+	static struct frame f;
+	struct flow_key key;
+	size_t i;
+
+	(void)state;
+	port_set_flags(PORT_ARMED);
+	leave_port_set(PORT_NOTIFY_EGRESS, sender_mac);
+	for (i = 0; i < COUNT(opcodes); i++) {
+		struct frame_spec spec = data_spec;
+
+		spec.opcode = opcodes[i];
+		frame_make(&f, spec);
+		key = frame_key(&f);
+		pair_set(&key);
+		run_leaving(&f, LOOPBACK);
+		assert_int_equal(pair_of(&key).last_cnp_ns, 0);
+	}
+	assert_away_stats("no data", (struct port_stats){0});
+}
+
 static void notify_ce_of_unknown_pair_or_unarmed_port_is_counted(void **state)
 {
 	static struct frame f;
@@ -738,6 +753,7 @@ int main(void)
 		prog_test(ingress_ce_at_a_port_that_is_down_is_counted),
 		gateway_test(notify_ce_that_leaves_sends_cnp_by_the_port_it_came_in_by),
 		gateway_test(notify_ce_from_this_host_is_not_answered),
+		gateway_test(notify_ce_of_ack_or_cnp_is_not_answered),
 		gateway_test(notify_ce_of_unknown_pair_or_unarmed_port_is_counted),
 	};
 
