@@ -15,6 +15,7 @@
 
 #include "dataplane/dataplane.h"
 #include "engine/fast.h"
+#include "engine/guardian.h"
 #include "engine/require.h"
 #include "netlink/link.h"
 #include "netlink/rtnl.h"
@@ -56,6 +57,8 @@ struct engine {
 	struct http *http;
 	pthread_mutex_t nl_lock; /* nl is used by the main and the HTTP thread */
 	struct rtnl *nl;
+	struct guardian guardian;
+	bool adopt; /* take over what an earlier agent left in place */
 	int control_fd, signal_fd;
 	bool release;
 };
@@ -124,6 +127,54 @@ static int plan(struct engine *engine, struct qerr *err)
 
 /* ---- putting it in place ---- */
 
+/* What must be equal for an earlier agent's maps and queues to be taken over, as one number. */
+static void describe_layout(const struct engine *engine, char layout[INSTANCE_LAYOUT_MAX])
+{
+	char text[64];
+	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
+
+	for (size_t i = 0; i <= engine->ports_count; i++) {
+		const struct engine_port *port = &engine->ports[i];
+
+		if (i < engine->ports_count)
+			snprintf(text, sizeof(text), "%s %d %u %u", port->link.name,
+				port->link.ifindex, port->conf.refs_base, port->conf.qp_count);
+		else
+			snprintf(text, sizeof(text), "%zu %u", engine->policy->classes_count,
+				engine->policy->flows_max);
+		for (const char *c = text; *c; c++)
+			hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+	}
+	snprintf(layout, INSTANCE_LAYOUT_MAX, "%016llx", (unsigned long long)hash);
+}
+
+static int clean_leftovers(struct engine *engine, struct qerr *err)
+{
+	bool found = false;
+	int code = engine_clean(engine->instance, &found, err);
+
+	engine->adopt = false;
+	if (found && !code)
+		fprintf(stderr, "quench: cleaned up after an agent that died\n");
+	return code;
+}
+
+/* Is there something of an earlier agent, and does it fit? What does not fit goes. */
+static int look_back(struct engine *engine, struct qerr *err)
+{
+	char layout[INSTANCE_LAYOUT_MAX];
+	struct instance_state state;
+	int code = instance_load(engine->instance, &state, err);
+
+	describe_layout(engine, layout);
+	engine->adopt = !code && !strcmp(state.layout, layout) &&
+			!access(engine->instance->pin_dir, F_OK);
+	if (!engine->adopt)
+		return clean_leftovers(engine, err);
+	fprintf(stderr, "quench: taking over from an agent that died\n");
+	return 0;
+}
+
 static int load_dataplane(struct engine *engine, struct qerr *err)
 {
 	const struct engine_port *last = &engine->ports[engine->ports_count - 1];
@@ -133,14 +184,35 @@ static int load_dataplane(struct engine *engine, struct qerr *err)
 		.refs = last->conf.refs_base + refs_of(last),
 		.qp_classes = last->conf.qp_base + last->conf.qp_count + 1,
 	};
-	int code = dataplane_open(&engine->dp, &size, engine->instance->pin_dir, err);
+	int code = dataplane_open(
+		&engine->dp, &size, engine->instance->pin_dir, engine->adopt, err);
 
+	if (code && engine->adopt) {
+		code = clean_leftovers(engine, err);
+		if (!code)
+			code = dataplane_open(
+				&engine->dp, &size, engine->instance->pin_dir, false, err);
+	}
 	return code ? code : dataplane_set_conf(engine->dp, &engine->conf, err);
 }
 
 static bool has_queues(const struct engine_port *port)
 {
 	return port->policy->role == PORT_GATEWAY || port->policy->role == PORT_HOST;
+}
+
+/* A tree that is there already is taken over if it can be, and else made anew. */
+static int place_tree(struct engine *engine, struct engine_port *port, const struct tc_object *list,
+	size_t n, struct qerr *err)
+{
+	int ifindex = port->link.ifindex, code = -ENOENT;
+
+	if (engine->adopt) {
+		code = tree_adopt(engine->nl, ifindex, list, n, err);
+		if (code == -EIO)
+			tree_remove(engine->nl, ifindex, NULL);
+	}
+	return code ? tree_install(engine->nl, ifindex, list, n, err) : 0;
 }
 
 static int install_tree(struct engine *engine, struct engine_port *port, struct qerr *err)
@@ -151,14 +223,14 @@ static int install_tree(struct engine *engine, struct engine_port *port, struct 
 
 	if (code)
 		return code;
-	code = tree_install(engine->nl, port->link.ifindex, list, n, err);
+	code = place_tree(engine, port, list, n, err);
 	free(list);
 	if (code)
 		return code;
 	port->has_tree = true;
 	return tc_filter_bpf_add(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
 		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
-		TREE_HANDLE(TREE_ROOT), err);
+		TREE_HANDLE(TREE_ROOT), engine->adopt, err);
 }
 
 /* The hooks first, then the queues, and only then the clones that need both. */
@@ -167,6 +239,8 @@ static int install_port(struct engine *engine, struct engine_port *port, struct 
 	const char *name = port->policy->name;
 	int ifindex = port->link.ifindex, code;
 
+	if (engine->adopt)
+		port->conf.flags |= PORT_ARMED; /* it all works already */
 	code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
 	if (!code)
 		code = dataplane_attach_xdp(engine->dp, name, ifindex,
@@ -189,13 +263,22 @@ static int save_state(struct engine *engine, struct qerr *err)
 {
 	struct instance_state state = {};
 
+	describe_layout(engine, state.layout);
 	for (size_t i = 0; i < engine->ports_count; i++) {
 		struct instance_port *port = &state.ports[state.ports_count++];
 
 		memcpy(port->name, engine->ports[i].link.name, sizeof(port->name));
 		port->ifindex = engine->ports[i].link.ifindex;
+		port->line_rate_bps = engine->ports[i].spec.line_rate_bps;
 	}
 	return instance_save(engine->instance, &state, err);
+}
+
+static void beat(void *arg)
+{
+	struct engine *engine = arg;
+
+	guardian_beat(&engine->guardian);
 }
 
 static int start_fast(struct engine *engine, struct qerr *err)
@@ -210,15 +293,15 @@ static int start_fast(struct engine *engine, struct qerr *err)
 			.spec = engine->ports[i].spec,
 			.dcqcn = engine->ports[i].dcqcn,
 		};
-	return fast_start(
-		&engine->fast, engine->policy, engine->dp, ports, engine->ports_count, err);
+	return fast_start(&engine->fast, engine->policy, engine->dp, ports, engine->ports_count,
+		engine->adopt, beat, engine, err);
 }
 
 /* ---- showing it ---- */
 
 static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port *out)
 {
-	const struct fast_counters *counters = fast_counters(engine->fast);
+	const struct fast_gauges *gauges = fast_gauges(engine->fast);
 	const struct engine_port *port = &engine->ports[i];
 	struct tc_qdisc_stats stats;
 
@@ -227,8 +310,8 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 	out->xdp = dataplane_xdp_mode(engine->dp, port->link.ifindex);
 	dataplane_get_stats(engine->dp, port->conf.slot, &out->stats);
 	dataplane_get_state(engine->dp, port->conf.slot, &out->state);
-	out->qps_limited = counters->limited[port->conf.slot];
-	out->qp_classes_taken = counters->taken[port->conf.slot];
+	out->qps_limited = gauges->limited[port->conf.slot];
+	out->qp_classes_taken = gauges->taken[port->conf.slot];
 	if (!has_queues(port))
 		return;
 	for (size_t c = 0; c < engine->policy->classes_count; c++)
@@ -241,7 +324,7 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 
 static struct snapshot *take_snapshot(struct engine *engine)
 {
-	const struct fast_counters *counters = fast_counters(engine->fast);
+	const struct fast_gauges *gauges = fast_gauges(engine->fast);
 	struct snapshot *s = calloc(1, sizeof(*s));
 
 	if (!s)
@@ -251,11 +334,8 @@ static struct snapshot *take_snapshot(struct engine *engine)
 	s->policy_loaded_at = engine->loaded_at;
 	s->classes_count = engine->policy->classes_count;
 	memcpy(s->classes, engine->policy->classes, sizeof(s->classes));
-	s->pairs = counters->pairs;
-	s->rate_changes = counters->rate_changes;
-	s->netlink_errors = counters->netlink_errors;
-	s->cnps_handled = counters->cnps_handled;
-	s->cnps_unenforced = counters->cnps_unenforced;
+	s->pairs = gauges->pairs;
+	s->counters = *dataplane_counters(engine->dp);
 	s->ports_count = engine->ports_count;
 	pthread_mutex_lock(&engine->nl_lock);
 	for (size_t i = 0; i < engine->ports_count; i++)
@@ -377,13 +457,17 @@ static int start(struct engine *engine, struct qerr *err)
 	if (!code)
 		code = plan(engine, err);
 	if (!code)
+		code = look_back(engine, err);
+	if (!code)
 		code = save_state(engine, err);
 	if (!code)
 		code = load_dataplane(engine, err);
 	if (!code)
-		code = start_fast(engine, err);
+		code = guardian_start(&engine->guardian, engine->instance, err);
 	for (size_t i = 0; !code && i < engine->ports_count; i++)
 		code = install_port(engine, &engine->ports[i], err);
+	if (!code)
+		code = start_fast(engine, err);
 	if (!code)
 		code = http_start(
 			&engine->http, observe->host, observe->port, show_metrics, engine, err);
@@ -414,20 +498,32 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
+/* Without a guardian nobody would open anything for a dead agent: start another. */
+static void replace_guardian(struct engine *engine)
+{
+	struct qerr err = {};
+
+	fprintf(stderr, "quench: the guardian died; starting another\n");
+	if (guardian_start(&engine->guardian, engine->instance, &err))
+		fprintf(stderr, "quench: %s\n", err.text);
+}
+
 static void serve(struct engine *engine)
 {
-	struct pollfd fds[] = {
-		{.fd = engine->signal_fd, .events = POLLIN},
-		{.fd = engine->control_fd, .events = POLLIN},
-	};
-
 	while (!engine->release) {
-		int n = poll(fds, 2, AGE_EVERY_MS);
+		struct pollfd fds[] = {
+			{ .fd = engine->signal_fd, .events = POLLIN },
+			{ .fd = engine->control_fd, .events = POLLIN },
+			{ .fd = engine->guardian.pid_fd, .events = POLLIN },
+		};
+		int n = poll(fds, 3, AGE_EVERY_MS);
 
 		if (n > 0 && fds[0].revents)
 			return;
 		if (n > 0 && fds[1].revents)
 			control_serve(engine->control_fd, on_command, engine);
+		if (n > 0 && fds[2].revents)
+			replace_guardian(engine);
 		if (n == 0 && monotonic_ns() > FLOW_IDLE_NS)
 			dataplane_age(engine->dp, monotonic_ns() - FLOW_IDLE_NS);
 	}
@@ -440,26 +536,46 @@ static void disarm(struct engine *engine, struct engine_port *port)
 	dataplane_set_port(engine->dp, port->link.ifindex, &port->conf, NULL);
 }
 
-static void stop(struct engine *engine)
+/* Everything off, in the reverse order. */
+static void take_off(struct engine *engine)
 {
 	struct qerr err = {};
 
-	http_stop(engine->http);
-	for (size_t i = 0; i < engine->ports_count; i++)
-		if (engine->dp)
-			disarm(engine, &engine->ports[i]);
+	for (size_t i = 0; engine->dp && i < engine->ports_count; i++)
+		disarm(engine, &engine->ports[i]);
 	fast_stop(engine->fast);
 	for (size_t i = 0; i < engine->ports_count; i++)
-		if (engine->ports[i].has_tree &&
-			tree_remove(engine->nl, engine->ports[i].link.ifindex, &err))
-			fprintf(stderr, "quench: %s\n", err.text);
+		if (engine->ports[i].has_tree) {
+			tree_remove(engine->nl, engine->ports[i].link.ifindex, &err);
+			if (err.text[0])
+				fprintf(stderr, "quench: %s\n", err.text);
+		}
 	dataplane_close(engine->dp);
+	guardian_stop(&engine->guardian);
+	instance_forget(engine->instance);
+}
+
+/* What an earlier agent left goes on working as it did; only this agent goes. */
+static void leave(struct engine *engine)
+{
+	fast_stop(engine->fast);
+	dataplane_leave(engine->dp);
+	guardian_stop(&engine->guardian);
+	instance_unlock(engine->instance);
+}
+
+static void stop(struct engine *engine, bool failed)
+{
+	http_stop(engine->http);
+	if (failed && engine->adopt)
+		leave(engine);
+	else
+		take_off(engine);
 	rtnl_close(engine->nl);
 	if (engine->control_fd >= 0)
 		close(engine->control_fd);
 	if (engine->signal_fd >= 0)
 		close(engine->signal_fd);
-	instance_forget(engine->instance);
 }
 
 int engine_run(
@@ -475,13 +591,14 @@ int engine_run(
 	engine->policy_path = path;
 	engine->loaded_at = time(NULL);
 	engine->control_fd = engine->signal_fd = -1;
+	engine->guardian = GUARDIAN_NONE;
 	pthread_mutex_init(&engine->nl_lock, NULL);
 	code = start(engine, err);
 	if (!code) {
 		announce(engine);
 		serve(engine);
 	}
-	stop(engine);
+	stop(engine, code);
 	pthread_mutex_destroy(&engine->nl_lock);
 	free(engine);
 	return code;

@@ -239,6 +239,16 @@ struct pair {
 };
 _Static_assert(sizeof(struct pair) == 32, "pair");
 
+/* What the agent counts, kept in a map so that it outlives the agent. */
+struct agent_counters {
+	__u64 cnps_handled;    /* CNPs that changed a rate */
+	__u64 cnps_unenforced; /* CNPs for QPs that have no class of their own */
+	__u64 rate_changes;    /* sent to the kernel */
+	__u64 netlink_errors;  /* of those, refused */
+	__u64 starts;	       /* agents that have worked with these maps */
+};
+_Static_assert(sizeof(struct agent_counters) == 40, "agent_counters");
+
 /* Events, kernel to fast thread, through the ring. */
 enum event_type { EVENT_CNP = 1, EVENT_CM = 2 };
 
