@@ -209,8 +209,10 @@ static int place_tree(struct engine *engine, struct engine_port *port, const str
 
 	if (engine->adopt) {
 		code = tree_adopt(engine->nl, ifindex, list, n, err);
-		if (code == -EIO)
+		if (code == -EIO) {
+			fprintf(stderr, "quench: %s: making the queues anew\n", err->text);
 			tree_remove(engine->nl, ifindex, NULL);
+		}
 	}
 	return code ? tree_install(engine->nl, ifindex, list, n, err) : 0;
 }
