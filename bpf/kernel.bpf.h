@@ -34,6 +34,14 @@ struct gnet_stats_queue {
 	__u32 backlog;
 } KERNEL_TYPE;
 
+struct ns_common {
+	unsigned int inum;
+} KERNEL_TYPE;
+
+struct net {
+	struct ns_common ns;
+} KERNEL_TYPE;
+
 struct netdev_queue;
 
 struct Qdisc {
@@ -48,8 +56,16 @@ struct Qdisc {
 } KERNEL_TYPE;
 
 struct net_device {
+	int ifindex;
+	struct {
+		struct net *net;
+	} nd_net;
 	struct Qdisc *qdisc;
 	struct hlist_head qdisc_hash[16];
+} KERNEL_TYPE;
+
+struct netdev_queue {
+	struct net_device *dev;
 } KERNEL_TYPE;
 
 struct sk_buff {

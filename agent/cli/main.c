@@ -14,6 +14,7 @@ static const struct command {
 	{"check", cli_check, "is this policy valid?"},
 	{"status", cli_status, "what the agent's ports are and do"},
 	{"flows", cli_flows, "every RDMA flow: packets, marks, CNPs, rate"},
+	{"events", cli_events, "what happened to ports and agent lately"},
 	{"release", cli_release, "stop the agent, take everything off, restore"},
 	{"guardian", cli_guardian, NULL}, /* the agent starts it */
 };

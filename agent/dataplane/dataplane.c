@@ -33,7 +33,10 @@ struct dataplane {
 	char pin_dir[PATH_MAX];
 	bool pinned; /* what is in pin_dir is ours to remove */
 	struct bpf_link *destroy_link;
-	int links[LINKS_MAX];
+	struct {
+		int fd;
+		int ifindex; /* 0: of no interface */
+	} links[LINKS_MAX];
 	size_t links_count;
 	struct qp_class *qp_classes;
 	uint32_t *qp_free;
@@ -109,6 +112,17 @@ static void link_path(const struct dataplane *dp, const char *what, int ifindex,
 	snprintf(path, LINK_PATH_MAX, "%s/link_%s_%d", dp->pin_dir, what, ifindex);
 }
 
+static int keep_link(struct dataplane *dp, int fd, int ifindex, struct qerr *err)
+{
+	if (dp->links_count >= LINKS_MAX) {
+		close(fd);
+		return qerr_set(err, -ENOSPC, "too many attachments");
+	}
+	dp->links[dp->links_count].fd = fd;
+	dp->links[dp->links_count++].ifindex = ifindex;
+	return 0;
+}
+
 /* Pin a new link, in the place of an old one that may still be pinned there. */
 static int pin_link(struct dataplane *dp, int fd, const char *what, int ifindex, struct qerr *err)
 {
@@ -122,13 +136,12 @@ static int pin_link(struct dataplane *dp, int fd, const char *what, int ifindex,
 		close(fd);
 		return qerr_set(err, code, "cannot pin %s: %s", path, strerror(-code));
 	}
-	dp->links[dp->links_count++] = fd;
-	return 0;
+	return keep_link(dp, fd, ifindex, err);
 }
 
 /* Put our program into the link that an earlier agent pinned, if it is there and alive. */
-static bool adopt_link(struct dataplane *dp, const char *what, int ifindex,
-	const struct bpf_program *program)
+static bool adopt_link(
+	struct dataplane *dp, const char *what, int ifindex, const struct bpf_program *program)
 {
 	char path[LINK_PATH_MAX];
 	int fd;
@@ -142,8 +155,7 @@ static bool adopt_link(struct dataplane *dp, const char *what, int ifindex,
 		unlink(path);
 		return false;
 	}
-	dp->links[dp->links_count++] = fd;
-	return true;
+	return !keep_link(dp, fd, ifindex, NULL);
 }
 
 /* Give each map its place in pin_dir: libbpf takes over what is pinned there, and pins the rest. */
@@ -152,7 +164,8 @@ static int place_maps(struct dataplane *dp, struct qerr *err)
 	char path[LINK_PATH_MAX];
 	struct bpf_map *map;
 
-	bpf_object__for_each_map (map, dp->skel->obj) {
+	bpf_object__for_each_map(map, dp->skel->obj)
+	{
 		if (bpf_map__is_internal(map))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dp->pin_dir, bpf_map__name(map));
@@ -165,8 +178,13 @@ static int place_maps(struct dataplane *dp, struct qerr *err)
 static int load(struct dataplane *dp, const struct dataplane_size *size, struct qerr *err)
 {
 	struct quench_bpf *skel = dp->skel;
+	struct stat netns;
 	int code;
 
+	if (stat("/proc/self/ns/net", &netns))
+		return qerr_set(err, -errno, "cannot tell the network namespace: %s",
+			strerror(errno));
+	skel->rodata->our_netns = netns.st_ino;
 	skel->rodata->depth_rdonly_cast = kernel_has_function("bpf_rdonly_cast");
 	bpf_map__set_max_entries(skel->maps.flows, size->flows);
 	bpf_map__set_max_entries(skel->maps.qps, size->flows);
@@ -257,7 +275,7 @@ void dataplane_leave(struct dataplane *dp)
 		return;
 	ring_buffer__free(dp->ring);
 	for (size_t i = 0; i < dp->links_count; i++)
-		close(dp->links[i]);
+		close(dp->links[i].fd);
 	bpf_link__destroy(dp->destroy_link);
 	if (dp->skel) {
 		unmap_memory(dp->qp_classes, dp->skel->maps.qp_classes);
@@ -437,6 +455,25 @@ void dataplane_each_pair(const struct dataplane *dp, dataplane_pair_fn fn, void 
 	while (next_key(fd, &key, &started))
 		if (!bpf_map_lookup_elem(fd, &key, &pair))
 			fn(arg, &key, &pair);
+}
+
+void dataplane_forget_port(struct dataplane *dp, int ifindex)
+{
+	static const char *const whats[] = {"xdp", "tc_egress", "tc_ingress"};
+	char path[LINK_PATH_MAX];
+	size_t kept = 0;
+
+	bpf_map_delete_elem(bpf_map__fd(dp->skel->maps.ports), &(__u32){ifindex});
+	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++) {
+		link_path(dp, whats[i], ifindex, path);
+		unlink(path);
+	}
+	for (size_t i = 0; i < dp->links_count; i++)
+		if (dp->links[i].ifindex == ifindex)
+			close(dp->links[i].fd);
+		else
+			dp->links[kept++] = dp->links[i];
+	dp->links_count = kept;
 }
 
 int dataplane_set_pair(struct dataplane *dp, const struct flow_key *flow, uint32_t peer_qpn,

@@ -66,12 +66,14 @@ int dataplane_set_conf(struct dataplane *dp, const struct conf *conf, struct qer
 int dataplane_set_port(
 	struct dataplane *dp, int ifindex, const struct port_conf *port, struct qerr *err);
 
+/* The interface is gone: forget it and what was attached to it. */
+void dataplane_forget_port(struct dataplane *dp, int ifindex);
+
 /* Pairs. Setting one keeps the counters of an entry whose peer QPN does not change. */
 int dataplane_set_pair(struct dataplane *dp, const struct flow_key *flow, uint32_t peer_qpn,
 	enum pair_source source);
 void dataplane_clear_pair(struct dataplane *dp, const struct flow_key *flow);
-typedef void (*dataplane_pair_fn)(
-	void *arg, const struct flow_key *flow, const struct pair *pair);
+typedef void (*dataplane_pair_fn)(void *arg, const struct flow_key *flow, const struct pair *pair);
 void dataplane_each_pair(const struct dataplane *dp, dataplane_pair_fn fn, void *arg);
 bool dataplane_get_pair(const struct dataplane *dp, const struct flow_key *flow, struct pair *pair);
 

@@ -19,7 +19,7 @@
 
 enum {
 	HANDSHAKES_MAX = 4096,
-	CHANGES_MAX = 512,   /* rates sent in one go */
+	CHANGES_MAX = 512,		  /* rates sent in one go */
 	SCAN_NS = FAST_BEAT_MS * 1000000, /* between two looks for idle QPs */
 	GRACE_NS = 20000000, /* after taking a class back: no frame is still being steered */
 };
@@ -35,6 +35,9 @@ struct class_record {
 struct port {
 	struct fast_port conf;
 	struct reaction *reaction; /* NULL: no reaction point */
+	_Atomic bool renew;	   /* take over the two below */
+	_Atomic int new_ifindex;
+	_Atomic uint32_t new_mtu_bytes;
 };
 
 struct fast {
@@ -53,8 +56,7 @@ struct fast {
 	uint64_t scan_due_ns;
 	struct fast_gauges gauges;
 	struct agent_counters *counters; /* outlive the agent */
-	fast_beat_fn beat;
-	void *beat_arg;
+	struct fast_calls calls;
 	struct rate_change changes[CHANGES_MAX];
 };
 
@@ -97,8 +99,7 @@ static void apply_pairs(
 {
 	for (size_t i = 0; i < changes->count; i++)
 		apply_pair(fast, &changes->change[i], source);
-	atomic_store_explicit(
-		&fast->gauges.pairs, pairs_count(fast->pairs), memory_order_relaxed);
+	atomic_store_explicit(&fast->gauges.pairs, pairs_count(fast->pairs), memory_order_relaxed);
 }
 
 static void add_policy_pairs(struct fast *fast)
@@ -115,11 +116,12 @@ static void add_policy_pairs(struct fast *fast)
 	}
 }
 
-/* A pair that an earlier agent left in the map. Both directions are there; either makes it whole. */
+/* A pair that an earlier agent left in the map. Both directions are there; either makes it whole.
+ */
 static void restore_pair(void *arg, const struct flow_key *flow, const struct pair *pair)
 {
 	struct fast *fast = arg;
-	struct endpoint from = { .qpn = pair->peer_qpn }, to = { .qpn = flow->dst_qpn };
+	struct endpoint from = {.qpn = pair->peer_qpn}, to = {.qpn = flow->dst_qpn};
 	struct pairs_changes changes;
 
 	memcpy(from.addr, flow->src, sizeof(from.addr));
@@ -169,6 +171,11 @@ static void on_cm(struct fast *fast, const struct event *e)
 	apply_pairs(fast, &changes, PAIR_CM);
 }
 
+static void on_qdisc_gone(struct fast *fast)
+{
+	fast->calls.qdisc_gone(fast->calls.arg);
+}
+
 static void on_event(void *arg, const struct event *event)
 {
 	switch (event->type) {
@@ -176,6 +183,8 @@ static void on_event(void *arg, const struct event *event)
 		return on_cnp(arg, event);
 	case EVENT_CM:
 		return on_cm(arg, event);
+	case EVENT_QDISC_GONE:
+		return on_qdisc_gone(arg);
 	}
 }
 
@@ -288,10 +297,21 @@ static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_
 	return true;
 }
 
+static void renew_port(struct port *port)
+{
+	if (!atomic_exchange(&port->renew, false))
+		return;
+	port->conf.ifindex = port->new_ifindex;
+	port->conf.spec.mtu_bytes = port->new_mtu_bytes;
+	for (uint32_t k = 0; port->reaction && k < port->conf.spec.qp_count; k++)
+		reaction_forget(port->reaction, k);
+}
+
 static void scan_port(struct fast *fast, struct port *port, uint64_t now)
 {
 	uint32_t taken = 0;
 
+	renew_port(port);
 	if (!port->reaction)
 		return;
 	for (uint32_t k = 0; k < port->conf.spec.qp_count; k++)
@@ -329,7 +349,7 @@ static void on_timer(struct fast *fast)
 	if (now < fast->scan_due_ns)
 		return;
 	fast->scan_due_ns = now + SCAN_NS;
-	fast->beat(fast->beat_arg);
+	fast->calls.beat(fast->calls.arg);
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
 		scan_port(fast, &fast->ports[slot], now);
 }
@@ -431,8 +451,8 @@ static int open_descriptors(struct fast *fast, struct qerr *err)
 }
 
 int fast_start(struct fast **out, const struct policy *policy, struct dataplane *dp,
-	const struct fast_port *ports, size_t ports_count, bool adopt, fast_beat_fn beat,
-	void *beat_arg, struct qerr *err)
+	const struct fast_port *ports, size_t ports_count, bool adopt,
+	const struct fast_calls *calls, struct qerr *err)
 {
 	struct fast *fast = calloc(1, sizeof(*fast));
 	int code;
@@ -442,8 +462,7 @@ int fast_start(struct fast **out, const struct policy *policy, struct dataplane 
 	fast->policy = policy;
 	fast->dp = dp;
 	fast->counters = dataplane_counters(dp);
-	fast->beat = beat;
-	fast->beat_arg = beat_arg;
+	fast->calls = *calls;
 	fast->epoll_fd = fast->timer_fd = fast->stop_fd = -1;
 	code = open_ports(fast, ports, ports_count, err);
 	if (!code)
@@ -480,6 +499,15 @@ void fast_stop(struct fast *fast)
 	free(fast->classes);
 	free(fast->rates_bps);
 	free(fast);
+}
+
+void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes)
+{
+	struct port *port = &fast->ports[slot];
+
+	port->new_ifindex = ifindex;
+	port->new_mtu_bytes = mtu_bytes;
+	port->renew = true;
 }
 
 const struct fast_gauges *fast_gauges(const struct fast *fast)

@@ -37,17 +37,28 @@ struct fast;
 
 /*
  * Start the thread for these ports (copied). policy and dp must outlive it. If adopt, pairs and QP
- * classes are taken over as an earlier agent left them; all classes must be at line rate. beat is
- * called at least every FAST_BEAT_MS, from the thread, as long as it lives.
+ * classes are taken over as an earlier agent left them; all classes must be at line rate. calls
+ * (copied) are made from the thread, beat at least every FAST_BEAT_MS as long as it lives.
  */
 #define FAST_BEAT_MS 100
-typedef void (*fast_beat_fn)(void *arg);
+typedef void (*fast_call_fn)(void *arg);
+struct fast_calls {
+	fast_call_fn beat;	 /* a sign of life */
+	fast_call_fn qdisc_gone; /* a qdisc of ours died: have a look at the ports */
+	void *arg;
+};
 int fast_start(struct fast **fast, const struct policy *policy, struct dataplane *dp,
-	const struct fast_port *ports, size_t ports_count, bool adopt, fast_beat_fn beat,
-	void *beat_arg, struct qerr *err);
+	const struct fast_port *ports, size_t ports_count, bool adopt,
+	const struct fast_calls *calls, struct qerr *err);
 
 /* Stop and free. The classes stay as they are. NULL is allowed. */
 void fast_stop(struct fast *fast);
+
+/*
+ * The port has another ifindex or MTU now, or its queues were made anew: its QPs start from line
+ * rate. Takes effect within FAST_BEAT_MS; from any one thread.
+ */
+void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes);
 
 const struct fast_gauges *fast_gauges(const struct fast *fast);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,8 +107,9 @@ static void take_beats(int fd)
 
 int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, struct qerr *err)
 {
-	struct pollfd fds[] = { { .fd = agent_fd, .events = POLLIN },
-		{ .fd = beat_fd, .events = POLLIN } };
+	const struct sched_param first = {.sched_priority = 1};
+	struct pollfd fds[] = {
+		{.fd = agent_fd, .events = POLLIN}, {.fd = beat_fd, .events = POLLIN}};
 	struct instance_state state;
 	bool hung = false;
 	struct rtnl *nl;
@@ -117,6 +119,7 @@ int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, s
 		code = rtnl_open(&nl, err);
 	if (code)
 		return code;
+	sched_setscheduler(0, SCHED_RR, &first); /* it runs for some milliseconds in its life */
 	for (;;) {
 		int n = poll(fds, 2, GUARDIAN_PATIENCE_MS);
 
@@ -133,8 +136,9 @@ int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, s
 		}
 	}
 	open_ports(nl, &state);
-	fprintf(stderr, "quench guardian: instance %s died: all open; `quench run` takes over, "
-			"`quench release` cleans up\n",
+	fprintf(stderr,
+		"quench guardian: instance %s died: all open; `quench run` takes over, "
+		"`quench release` cleans up\n",
 		instance->name);
 	rtnl_close(nl);
 	return 0;

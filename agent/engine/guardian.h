@@ -17,13 +17,13 @@
 #define GUARDIAN_PATIENCE_MS 2000
 
 struct guardian {
-	pid_t pid;     /* 0: none */
-	int pid_fd;    /* readable once it is gone */
-	int beats[2];  /* a pipe, from the first start to the stop: the agent's signs of life */
+	pid_t pid;    /* 0: none */
+	int pid_fd;   /* readable once it is gone */
+	int beats[2]; /* a pipe, from the first start to the stop: the agent's signs of life */
 };
 
 /* A guardian that was never started, for guardian_stop to pass over. */
-#define GUARDIAN_NONE ((struct guardian){ .pid_fd = -1, .beats = { -1, -1 } })
+#define GUARDIAN_NONE ((struct guardian){.pid_fd = -1, .beats = {-1, -1}})
 
 /* Start it, or start it again after it died. The instance's state must have been saved. */
 int guardian_start(struct guardian *guardian, const struct instance *instance, struct qerr *err);

@@ -128,12 +128,12 @@ int instance_save(
 	for (size_t i = 0; i < state->ports_count; i++) {
 		const struct instance_port *port = &state->ports[i];
 
-		json_array_append_new(
-			ports, json_pack("{s:s, s:i, s:I}", "name", port->name, "ifindex",
-				       port->ifindex, "line_rate_bps",
-				       (json_int_t)port->line_rate_bps));
+		json_array_append_new(ports,
+			json_pack("{s:s, s:i, s:I}", "name", port->name, "ifindex", port->ifindex,
+				"line_rate_bps", (json_int_t)port->line_rate_bps));
 	}
-	doc = json_pack("{s:i, s:s, s:o}", "pid", getpid(), "layout", state->layout, "ports", ports);
+	doc = json_pack(
+		"{s:i, s:s, s:o}", "pid", getpid(), "layout", state->layout, "ports", ports);
 	text = json_dumps(doc, JSON_COMPACT);
 	if (!text || pwrite(instance->lock_fd, text, strlen(text), 0) != (ssize_t)strlen(text) ||
 		ftruncate(instance->lock_fd, strlen(text)))

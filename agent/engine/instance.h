@@ -30,7 +30,6 @@ struct instance_port {
 
 #define INSTANCE_LAYOUT_MAX 128
 
-
 struct instance_state {
 	char layout[INSTANCE_LAYOUT_MAX]; /* what must be equal for the maps to be taken over */
 	size_t ports_count;

@@ -160,7 +160,8 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 	write_one(out, "quench_cnp_handled_total", "counter", "CNPs that changed a rate.",
 		snapshot->counters.cnps_handled);
 	write_one(out, "quench_cnp_unenforced_total", "counter",
-		"CNPs for QPs that have no class of their own.", snapshot->counters.cnps_unenforced);
+		"CNPs for QPs that have no class of their own.",
+		snapshot->counters.cnps_unenforced);
 	write_one(out, "quench_starts_total", "counter",
 		"Agents that have worked with the counters shown here.", snapshot->counters.starts);
 	write_one(out, "quench_netlink_ops_total", "counter", "Rate changes sent to the kernel.",

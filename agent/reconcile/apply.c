@@ -268,6 +268,57 @@ int tree_adopt(
 	return read_and_compare(nl, ifindex, list, n, err);
 }
 
+static bool is_there(const struct tc_object *want, const struct tc_object *have, size_t m)
+{
+	size_t i;
+
+	for (i = 0; i < m; i++)
+		if (have[i].kind == want->kind && have[i].handle == want->handle &&
+			have[i].parent == want->parent)
+			return true;
+	return false;
+}
+
+/* One by one, parents first; deleting a qdisc may have left the kernel's default in its place. */
+static int create_missing(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n,
+	const struct tc_object *have, size_t m, size_t *missing, struct qerr *err)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < n && !rc; i++) {
+		if (is_there(&list[i], have, m))
+			continue;
+		rc = tc_apply(nl, ifindex, &list[i], TC_CREATE, err);
+		if (rc == -EEXIST)
+			rc = 0;
+		(*missing)++;
+	}
+	return rc;
+}
+
+int tree_mend(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, bool change,
+	size_t *missing, struct qerr *err)
+{
+	struct tc_object *have;
+	size_t m, count = 0;
+	int rc = tc_read(nl, ifindex, &have, &m, err);
+
+	if (rc)
+		return rc;
+	rc = root_check(have, m, err);
+	if (rc == -EBUSY)
+		link_error(ifindex, err, rc);
+	else
+		rc = create_missing(nl, ifindex, list, n, have, m, &count, err);
+	if (!rc && change)
+		change_all(nl, ifindex, list, n, is_changeable, NULL);
+	free(have);
+	if (missing)
+		*missing = count;
+	return rc;
+}
+
 /* Only what holds frames up on behalf of a live agent: gates and QP classes, not the port. */
 static bool object_released(struct tc_object *obj, const void *arg)
 {

@@ -40,6 +40,14 @@ int tree_adopt(
 	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err);
 
 /*
+ * Create those objects of list that are not on the device, or all of them; with change, set the
+ * others to list's values in place. *missing (may be NULL) is how many there were to create.
+ * -EBUSY when somebody else's root is in the way.
+ */
+int tree_mend(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, bool change,
+	size_t *missing, struct qerr *err);
+
+/*
  * Fail open, in place: our gates on the device open, our QP classes at line_rate_bps. Success when
  * our root is not there. Uses the socket's batch.
  */

@@ -39,6 +39,7 @@ enum {
 	TREE_SINK_LEAF = 0x9032,
 	TREE_SLOT_LEAF = 0xa000, /* + class * SLOTS_MAX + ingress slot */
 	TREE_QP_LEAF = 0xb000,	 /* + QP class */
+	TREE_END = 0xc000,	 /* no handle of ours from here on */
 
 	MINOR_PORT = 0x1,
 	MINOR_PRIORITY = 0x10, /* + class */
@@ -246,11 +247,13 @@ struct agent_counters {
 	__u64 rate_changes;    /* sent to the kernel */
 	__u64 netlink_errors;  /* of those, refused */
 	__u64 starts;	       /* agents that have worked with these maps */
+	__u32 qdisc_gone;      /* set by the kernel when a qdisc of ours dies, cleared by the agent */
+	__u32 zero;
 };
-_Static_assert(sizeof(struct agent_counters) == 40, "agent_counters");
+_Static_assert(sizeof(struct agent_counters) == 48, "agent_counters");
 
 /* Events, kernel to fast thread, through the ring. */
-enum event_type { EVENT_CNP = 1, EVENT_CM = 2 };
+enum event_type { EVENT_CNP = 1, EVENT_CM = 2, EVENT_QDISC_GONE = 3 };
 
 struct event {
 	__u32 type;
