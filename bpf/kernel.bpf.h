@@ -70,7 +70,10 @@ struct netdev_queue {
 
 struct sk_buff {
 	struct net_device *dev;
+	__u8 ip_summed : 2;
 } KERNEL_TYPE;
+
+enum { SKB_CHECKSUM_PARTIAL = 3 };
 
 /* Qdisc.flags that make its statistics something else than what is read here. */
 #define QDISC_REFUSED_FLAGS                                                                        \

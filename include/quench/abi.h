@@ -80,7 +80,8 @@ struct conf {
 	__u32 mark_mask; /* the bits of skb->mark that are ours, on clones only */
 	__u32 slots;	 /* ports + 1 */
 	__u8 cnp_tos;
-	__u8 zero[7];
+	__u8 cnp_pcp; /* in the VLAN tag of a CNP about a tagged frame */
+	__u8 zero[6];
 	__u8 dscp_class[64]; /* class of each DSCP, or CLASS_NONE */
 	__u8 pcp_class[8];   /* for frames without an IP header */
 	struct class_conf classes[CLASSES_MAX];
@@ -247,7 +248,7 @@ struct agent_counters {
 	__u64 rate_changes;    /* sent to the kernel */
 	__u64 netlink_errors;  /* of those, refused */
 	__u64 starts;	       /* agents that have worked with these maps */
-	__u32 qdisc_gone;      /* set by the kernel when a qdisc of ours dies, cleared by the agent */
+	__u32 qdisc_gone; /* set by the kernel when a qdisc of ours dies, cleared by the agent */
 	__u32 zero;
 };
 _Static_assert(sizeof(struct agent_counters) == 48, "agent_counters");
