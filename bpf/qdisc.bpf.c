@@ -23,18 +23,26 @@ static inline __attribute__((always_inline)) void forget(struct Qdisc *qdisc)
 	bpf_map_delete_elem(&qdisc_by_ptr, &ptr);
 }
 
-/* On a port of ours, with a handle of our tree. */
-static inline __attribute__((always_inline)) bool is_ours(struct Qdisc *qdisc)
+/* The port of ours that it was part of the tree of, if any. */
+static inline __attribute__((always_inline)) struct port_conf *port_of(struct Qdisc *qdisc)
 {
 	struct net_device *dev;
-	__u32 ifindex;
 
 	if (qdisc->handle < TREE_HANDLE(TREE_ROOT) || qdisc->handle >= TREE_HANDLE(TREE_END))
-		return false;
+		return NULL;
 	dev = BPF_CORE_READ(qdisc, dev_queue, dev);
-	ifindex = BPF_CORE_READ(dev, ifindex);
-	return BPF_CORE_READ(dev, nd_net.net, ns.inum) == our_netns &&
-	       bpf_map_lookup_elem(&ports, &ifindex);
+	if (BPF_CORE_READ(dev, nd_net.net, ns.inum) != our_netns)
+		return NULL;
+	return port_get(BPF_CORE_READ(dev, ifindex));
+}
+
+/* There may soon be another in its place. */
+static inline __attribute__((always_inline)) void look_again(const struct port_conf *port)
+{
+	struct port_state *state = state_get(port->slot);
+
+	if (state)
+		state->generation = 0;
 }
 
 /* Tell the agent, once until it has looked: a whole tree dies qdisc by qdisc. */
@@ -57,8 +65,13 @@ static inline __attribute__((always_inline)) void report_gone(void)
 SEC("tp_btf/qdisc_destroy")
 int BPF_PROG(quench_qdisc_destroy, struct Qdisc *qdisc)
 {
+	struct port_conf *port;
+
 	forget(qdisc);
-	if (is_ours(qdisc))
-		report_gone();
+	port = port_of(qdisc);
+	if (!port)
+		return 0;
+	look_again(port);
+	report_gone();
 	return 0;
 }
