@@ -9,6 +9,7 @@
 #include <linux/if_ether.h>
 
 #include "frame.bpf.h"
+#include "kernel.bpf.h"
 #include "quench/build.h"
 
 static inline __attribute__((always_inline)) void cnp_suppress(
@@ -108,6 +109,32 @@ static inline __attribute__((always_inline)) int cnp_write(
 	return bpf_skb_store_bytes(skb, l3_off, packet, CNP_IPV6_BYTES, BPF_F_INVALIDATE_HASH);
 }
 
+/*
+ * A frame of a local sender may still wait for its checksum; that state stays with the clone, and
+ * whoever completes it later must find the pseudo header's sum, not 0.
+ */
+static inline __attribute__((always_inline)) __be16 cnp_udp_check(
+	struct __sk_buff *skb, const struct flow_key *key)
+{
+	const struct sk_buff *kernel_skb = (const struct sk_buff *)skb;
+
+	if (BPF_CORE_READ_BITFIELD_PROBED(kernel_skb, ip_summed) != SKB_CHECKSUM_PARTIAL)
+		return 0;
+	return wire_udp_pseudo_sum(key, CNP_IPV4_BYTES - IPV4_MIN_BYTES);
+}
+
+/* A CNP about a tagged frame rides in the same VLAN, at the priority of CNPs. */
+static inline __attribute__((always_inline)) int cnp_set_pcp(
+	struct __sk_buff *skb, const struct conf *conf)
+{
+	__u16 tci = (skb->vlan_tci & 0x1fff) | (__u16)(conf->cnp_pcp << 13);
+	__be16 proto = skb->vlan_proto;
+
+	if (!skb->vlan_present || tci == (__u16)skb->vlan_tci)
+		return 0;
+	return bpf_skb_vlan_pop(skb) || bpf_skb_vlan_push(skb, proto, tci);
+}
+
 /* Turn a marked clone into the CNP it stands for; false: it must not leave. */
 static inline __attribute__((always_inline)) bool cnp_morph(struct __sk_buff *skb,
 	const struct conf *conf, enum clone_mark kind, struct port_stats *stats)
@@ -125,12 +152,13 @@ static inline __attribute__((always_inline)) bool cnp_morph(struct __sk_buff *sk
 	request.key = f.key;
 	request.peer_qpn = pair->peer_qpn;
 	request.udp_src = f.udp_src;
+	request.udp_check = cnp_udp_check(skb, &f.key);
 	request.pkey = f.pkey;
 	if (kind == CLONE_CNP_BACK ? cnp_address_back(skb) : cnp_address_routed(skb, &f)) {
 		cnp_suppress(stats, CNP_SUPPRESSED_NO_ROUTE);
 		return false;
 	}
-	if (cnp_write(skb, &f, &request)) {
+	if (cnp_write(skb, &f, &request) || cnp_set_pcp(skb, conf)) {
 		cnp_suppress(stats, CNP_SUPPRESSED_MORPH);
 		return false;
 	}

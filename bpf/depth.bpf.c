@@ -148,6 +148,19 @@ static long depth_walk_step(__u32 step, struct depth_walk *walk)
 	return 0;
 }
 
+/* How many qdiscs that frames wait in the port's tree has when it is whole. */
+static inline __attribute__((always_inline)) __u32 depth_wanted(
+	const struct conf *conf, const struct port_conf *port)
+{
+	__u32 wanted = port->qp_count;
+	int i;
+
+	for (i = 0; i < CLASSES_MAX; i++)
+		if (conf->classes[i].limit_bytes)
+			wanted += 1 + conf->slots;
+	return wanted;
+}
+
 int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *port)
 {
 	struct depth_walk walk = {.conf = conf, .port = port};
@@ -160,12 +173,14 @@ int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *po
 	if (!state)
 		return 0;
 	now = bpf_ktime_get_coarse_ns();
-	if (state->generation == port->generation && now < state->retry_ns)
+	if ((state->generation == port->generation || !state->generation) && now < state->retry_ns)
 		return 0;
 	state->generation = port->generation;
 	state->retry_ns = now + WALK_RETRY_NS;
 	bpf_core_read(&walk.dev, sizeof(walk.dev), &((struct sk_buff *)skb)->dev);
 	bpf_loop(WALK_STEPS_MAX, depth_walk_step, &walk, 0);
 	state->found = walk.found;
+	if (walk.found < depth_wanted(conf, port))
+		state->generation = 0; /* not whole: look again */
 	return walk.found;
 }

@@ -34,6 +34,14 @@ struct gnet_stats_queue {
 	__u32 backlog;
 } KERNEL_TYPE;
 
+struct ns_common {
+	unsigned int inum;
+} KERNEL_TYPE;
+
+struct net {
+	struct ns_common ns;
+} KERNEL_TYPE;
+
 struct netdev_queue;
 
 struct Qdisc {
@@ -48,13 +56,24 @@ struct Qdisc {
 } KERNEL_TYPE;
 
 struct net_device {
+	int ifindex;
+	struct {
+		struct net *net;
+	} nd_net;
 	struct Qdisc *qdisc;
 	struct hlist_head qdisc_hash[16];
 } KERNEL_TYPE;
 
-struct sk_buff {
+struct netdev_queue {
 	struct net_device *dev;
 } KERNEL_TYPE;
+
+struct sk_buff {
+	struct net_device *dev;
+	__u8 ip_summed : 2;
+} KERNEL_TYPE;
+
+enum { SKB_CHECKSUM_PARTIAL = 3 };
 
 /* Qdisc.flags that make its statistics something else than what is read here. */
 #define QDISC_REFUSED_FLAGS                                                                        \

@@ -6,3 +6,4 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile bool depth_rdonly_cast = false;
+const volatile __u32 our_netns = 0;

@@ -103,6 +103,14 @@ MAP struct {
 } qdisc_by_ptr SEC(".maps");
 
 MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct agent_counters);
+} agent_counters SEC(".maps");
+
+MAP struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 * 1024);
 } events SEC(".maps");

@@ -63,6 +63,8 @@ static inline __attribute__((always_inline)) void notify_for_receivers(
 	if (!stats)
 		return;
 	frame_read(skb, &f);
+	if (f.kind == WIRE_CNP)
+		return;
 	index = frame_class(conf, &f);
 	if (index < CLASSES_MAX && depth_read(port->refs_base + ref_gate(index), &gate))
 		mark_frame(skb, &conf->classes[index], &f, gate.backlog_bytes, stats);

@@ -39,6 +39,8 @@ int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_flows(int argc, char **argv);
+int cli_events(int argc, char **argv);
 int cli_release(int argc, char **argv);
+int cli_guardian(int argc, char **argv);
 
 #endif

@@ -14,7 +14,9 @@ static const struct command {
 	{"check", cli_check, "is this policy valid?"},
 	{"status", cli_status, "what the agent's ports are and do"},
 	{"flows", cli_flows, "every RDMA flow: packets, marks, CNPs, rate"},
+	{"events", cli_events, "what happened to ports and agent lately"},
 	{"release", cli_release, "stop the agent, take everything off, restore"},
+	{"guardian", cli_guardian, NULL}, /* the agent starts it */
 };
 
 static void print_help(FILE *out)
@@ -23,7 +25,8 @@ static void print_help(FILE *out)
 		     "Lossless Ethernet for RDMA on Linux: ECN marking, CNPs and DCQCN per queue "
 		     "pair.\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
+		if (commands[i].help)
+			fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
 	fprintf(out, "\n`quench COMMAND --help` tells more.\n");
 }
 

@@ -18,16 +18,9 @@ static const char help[] = "Attach to the policy's ports, set up their queues an
 static int run(struct instance *instance, const struct policy *policy, const char *path)
 {
 	struct qerr err = {};
-	bool leftovers;
 
 	if (instance_lock(instance, &err))
 		return cli_fail(err.text);
-	if (engine_clean(instance, &leftovers, &err)) {
-		instance_unlock(instance);
-		return cli_fail(err.text);
-	}
-	if (leftovers)
-		fprintf(stderr, "quench: cleaned up after an agent that died\n");
 	if (engine_run(instance, policy, path, &err))
 		return cli_fail(err.text);
 	return EXIT_OK;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// quench status, quench flows: ask the live agent, show the answer.
+// quench status, flows, events: ask the live agent, show the answer.
 #include "cli/cli.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "engine/instance.h"
 #include "observe/control.h"
 
 static const char status_help[] = "Show the agent's ports: role, XDP mode as the kernel reports "
 				  "it, bytes queued, marks and CNPs.";
+static const char events_help[] =
+	"Show what happened lately: ports that went and came back, queues that were mended.";
 static const char flows_help[] =
 	"Show every RDMA flow that the agent sees: who talks to which QP, how the QP at the other "
 	"end "
@@ -86,6 +89,21 @@ static void print_flows(const json_t *doc)
 	}
 }
 
+static void print_events(const json_t *doc)
+{
+	json_t *event;
+	size_t i;
+
+	json_array_foreach (json_object_get(doc, "events"), i, event) {
+		time_t seconds = number_of(event, "time_ms") / 1000;
+		char text[32];
+
+		strftime(text, sizeof(text), "%F %T", localtime(&seconds));
+		printf("%s.%03d  %s\n", text, (int)(number_of(event, "time_ms") % 1000),
+			text_of(event, "text"));
+	}
+}
+
 static int show(int argc, char **argv, const char *help, const char *command,
 	void (*print)(const json_t *doc))
 {
@@ -116,4 +134,9 @@ int cli_status(int argc, char **argv)
 int cli_flows(int argc, char **argv)
 {
 	return show(argc, argv, flows_help, "flows", print_flows);
+}
+
+int cli_events(int argc, char **argv)
+{
+	return show(argc, argv, events_help, "events", print_events);
 }

@@ -368,6 +368,15 @@ struct pairs_changes pairs_add(struct pairs *p, const struct endpoint *a, const 
 	return changes;
 }
 
+struct pairs_changes pairs_restore(
+	struct pairs *p, const struct endpoint *a, const struct endpoint *b)
+{
+	struct pairs_changes changes = {0};
+
+	set_pair(p, a, b, false, &changes);
+	return changes;
+}
+
 struct pairs_changes pairs_remove(
 	struct pairs *p, const struct endpoint *a, const struct endpoint *b)
 {

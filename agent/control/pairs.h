@@ -61,6 +61,10 @@ struct pairs_changes pairs_learn(struct pairs *p, const __be32 src[4], const __b
  */
 struct pairs_changes pairs_add(struct pairs *p, const struct endpoint *a, const struct endpoint *b);
 
+/* Take over a pair that an earlier agent had learned: as if its REP had just been seen. */
+struct pairs_changes pairs_restore(
+	struct pairs *p, const struct endpoint *a, const struct endpoint *b);
+
 /* End this pair, learned or from policy, if it is there. The ends may be given in any order. */
 struct pairs_changes pairs_remove(
 	struct pairs *p, const struct endpoint *a, const struct endpoint *b);

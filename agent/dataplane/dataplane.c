@@ -23,7 +23,7 @@
 /* Attach types of tcx (6.6+), which Debian 12's headers do not know. */
 enum { TCX_INGRESS = 46, TCX_EGRESS = 47 };
 
-enum { LINKS_MAX = SLOTS_MAX * 3 + 1, LOG_BYTES = 1 << 20 };
+enum { LINKS_MAX = SLOTS_MAX * 3 + 1, LINK_PATH_MAX = PATH_MAX + 64 };
 
 struct dataplane {
 	struct quench_bpf *skel;
@@ -31,14 +31,17 @@ struct dataplane {
 	dataplane_event_fn event_fn;
 	void *event_arg;
 	char pin_dir[PATH_MAX];
-	bool pinned;
+	bool pinned; /* what is in pin_dir is ours to remove */
 	struct bpf_link *destroy_link;
-	int links[LINKS_MAX];
+	struct {
+		int fd;
+		int ifindex; /* 0: of no interface */
+	} links[LINKS_MAX];
 	size_t links_count;
 	struct qp_class *qp_classes;
 	uint32_t *qp_free;
 	struct qp_pool *qp_pools;
-	struct dataplane_size size;
+	struct agent_counters *counters;
 };
 
 /* libbpf speaks only when asked to; what it says last is kept for the error line. */
@@ -84,7 +87,7 @@ static bool kernel_has_function(const char *name)
 }
 
 /* A directory for the pins, on a bpffs. */
-static int make_pin_dir(const char *path, struct qerr *err)
+static int make_pin_dir(const char *path, bool adopt, struct qerr *err)
 {
 	char part[PATH_MAX];
 	struct statfs fs;
@@ -99,31 +102,89 @@ static int make_pin_dir(const char *path, struct qerr *err)
 			return qerr_set(err, -errno, "cannot make %s: %s", part, strerror(errno));
 		*slash = '/';
 	}
-	if (mkdir(path, 0700))
+	if (mkdir(path, 0700) && !(adopt && errno == EEXIST))
 		return qerr_set(err, -errno, "cannot make %s: %s", path, strerror(errno));
 	return 0;
 }
 
+static void link_path(const struct dataplane *dp, const char *what, int ifindex, char *path)
+{
+	snprintf(path, LINK_PATH_MAX, "%s/link_%s_%d", dp->pin_dir, what, ifindex);
+}
+
+static int keep_link(struct dataplane *dp, int fd, int ifindex, struct qerr *err)
+{
+	if (dp->links_count >= LINKS_MAX) {
+		close(fd);
+		return qerr_set(err, -ENOSPC, "too many attachments");
+	}
+	dp->links[dp->links_count].fd = fd;
+	dp->links[dp->links_count++].ifindex = ifindex;
+	return 0;
+}
+
+/* Pin a new link, in the place of an old one that may still be pinned there. */
 static int pin_link(struct dataplane *dp, int fd, const char *what, int ifindex, struct qerr *err)
 {
-	char path[PATH_MAX + 64];
+	char path[LINK_PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/link_%s_%d", dp->pin_dir, what, ifindex);
+	link_path(dp, what, ifindex, path);
+	unlink(path);
 	if (bpf_obj_pin(fd, path)) {
 		int code = -errno;
 
 		close(fd);
 		return qerr_set(err, code, "cannot pin %s: %s", path, strerror(-code));
 	}
-	dp->links[dp->links_count++] = fd;
+	return keep_link(dp, fd, ifindex, err);
+}
+
+/* Put our program into the link that an earlier agent pinned, if it is there and alive. */
+static bool adopt_link(
+	struct dataplane *dp, const char *what, int ifindex, const struct bpf_program *program)
+{
+	char path[LINK_PATH_MAX];
+	int fd;
+
+	link_path(dp, what, ifindex, path);
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return false;
+	if (bpf_link_update(fd, bpf_program__fd(program), NULL)) {
+		close(fd);
+		unlink(path);
+		return false;
+	}
+	return !keep_link(dp, fd, ifindex, NULL);
+}
+
+/* Give each map its place in pin_dir: libbpf takes over what is pinned there, and pins the rest. */
+static int place_maps(struct dataplane *dp, struct qerr *err)
+{
+	char path[LINK_PATH_MAX];
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, dp->skel->obj)
+	{
+		if (bpf_map__is_internal(map))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dp->pin_dir, bpf_map__name(map));
+		if (bpf_map__set_pin_path(map, path))
+			return qerr_set(err, -ENOMEM, "out of memory");
+	}
 	return 0;
 }
 
 static int load(struct dataplane *dp, const struct dataplane_size *size, struct qerr *err)
 {
 	struct quench_bpf *skel = dp->skel;
+	struct stat netns;
 	int code;
 
+	if (stat("/proc/self/ns/net", &netns))
+		return qerr_set(err, -errno, "cannot tell the network namespace: %s",
+			strerror(errno));
+	skel->rodata->our_netns = netns.st_ino;
 	skel->rodata->depth_rdonly_cast = kernel_has_function("bpf_rdonly_cast");
 	bpf_map__set_max_entries(skel->maps.flows, size->flows);
 	bpf_map__set_max_entries(skel->maps.qps, size->flows);
@@ -144,22 +205,14 @@ static int share_memory(struct dataplane *dp, struct qerr *err)
 	dp->qp_classes = map_memory(dp->skel->maps.qp_classes);
 	dp->qp_free = map_memory(dp->skel->maps.qp_free);
 	dp->qp_pools = map_memory(dp->skel->maps.qp_pools);
-	if (!dp->qp_classes || !dp->qp_free || !dp->qp_pools)
+	dp->counters = map_memory(dp->skel->maps.agent_counters);
+	if (!dp->qp_classes || !dp->qp_free || !dp->qp_pools || !dp->counters)
 		return qerr_set(err, -ENOMEM, "cannot map the QP class pool");
 	return 0;
 }
 
-static int pin_everything(struct dataplane *dp, const char *pin_dir, struct qerr *err)
+static int watch_qdiscs(struct dataplane *dp, struct qerr *err)
 {
-	int code = make_pin_dir(pin_dir, err);
-
-	if (code)
-		return code;
-	dp->pinned = true;
-	code = bpf_object__pin_maps(dp->skel->obj, pin_dir);
-	if (code)
-		return qerr_set(
-			err, code, "cannot pin the maps in %s: %s", pin_dir, strerror(-code));
 	dp->destroy_link = bpf_program__attach(dp->skel->progs.quench_qdisc_destroy);
 	if (!dp->destroy_link)
 		return qerr_set(err, -errno, "cannot attach to the tracepoint qdisc_destroy: %s",
@@ -167,8 +220,29 @@ static int pin_everything(struct dataplane *dp, const char *pin_dir, struct qerr
 	return pin_link(dp, dup(bpf_link__fd(dp->destroy_link)), "qdisc_destroy", 0, err);
 }
 
+static int open_and_load(
+	struct dataplane *dp, const struct dataplane_size *size, bool adopt, struct qerr *err)
+{
+	int code = make_pin_dir(dp->pin_dir, adopt, err);
+
+	if (code)
+		return code;
+	dp->pinned = !adopt;
+	dp->skel = quench_bpf__open();
+	if (!dp->skel)
+		return qerr_set(err, -errno, "cannot open the BPF object: %s", libbpf_words);
+	code = place_maps(dp, err);
+	if (!code)
+		code = load(dp, size, err);
+	if (!code)
+		code = share_memory(dp, err);
+	if (!code)
+		code = watch_qdiscs(dp, err);
+	return code;
+}
+
 int dataplane_open(struct dataplane **out, const struct dataplane_size *size, const char *pin_dir,
-	struct qerr *err)
+	bool adopt, struct qerr *err)
 {
 	struct dataplane *dp = calloc(1, sizeof(*dp));
 	int code;
@@ -177,41 +251,37 @@ int dataplane_open(struct dataplane **out, const struct dataplane_size *size, co
 		return qerr_set(err, -ENOMEM, "out of memory");
 	libbpf_set_print(libbpf_listen);
 	libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
-	dp->size = *size;
 	snprintf(dp->pin_dir, sizeof(dp->pin_dir), "%s", pin_dir);
-	dp->skel = quench_bpf__open();
-	if (!dp->skel) {
-		code = qerr_set(err, -errno, "cannot open the BPF object: %s", libbpf_words);
-		goto fail;
+	code = open_and_load(dp, size, adopt, err);
+	if (code) {
+		dataplane_close(dp);
+		return code;
 	}
-	code = load(dp, size, err);
-	if (!code)
-		code = share_memory(dp, err);
-	if (!code)
-		code = pin_everything(dp, pin_dir, err);
-	if (code)
-		goto fail;
+	dp->pinned = true;
 	*out = dp;
 	return 0;
-fail:
-	dataplane_close(dp);
-	return code;
 }
 
 void dataplane_close(struct dataplane *dp)
 {
+	if (dp && dp->pinned)
+		dataplane_unpin(dp->pin_dir, NULL);
+	dataplane_leave(dp);
+}
+
+void dataplane_leave(struct dataplane *dp)
+{
 	if (!dp)
 		return;
 	ring_buffer__free(dp->ring);
-	if (dp->pinned)
-		dataplane_unpin(dp->pin_dir, NULL);
 	for (size_t i = 0; i < dp->links_count; i++)
-		close(dp->links[i]);
+		close(dp->links[i].fd);
 	bpf_link__destroy(dp->destroy_link);
 	if (dp->skel) {
 		unmap_memory(dp->qp_classes, dp->skel->maps.qp_classes);
 		unmap_memory(dp->qp_free, dp->skel->maps.qp_free);
 		unmap_memory(dp->qp_pools, dp->skel->maps.qp_pools);
+		unmap_memory(dp->counters, dp->skel->maps.agent_counters);
 		quench_bpf__destroy(dp->skel);
 	}
 	free(dp);
@@ -285,8 +355,13 @@ static int link_xdp(const struct dataplane *dp, int ifindex, __u32 flags)
 int dataplane_attach_xdp(struct dataplane *dp, const char *name, int ifindex, bool generic_ok,
 	enum xdp_mode *live, struct qerr *err)
 {
-	int code = refuse_foreign_xdp(name, ifindex, err), fd;
+	int code, fd;
 
+	if (adopt_link(dp, "xdp", ifindex, dp->skel->progs.quench_xdp)) {
+		*live = dataplane_xdp_mode(dp, ifindex);
+		return 0;
+	}
+	code = refuse_foreign_xdp(name, ifindex, err);
 	if (code)
 		return code;
 	fd = link_xdp(dp, ifindex, XDP_FLAGS_DRV_MODE);
@@ -307,14 +382,16 @@ int dataplane_attach_xdp(struct dataplane *dp, const char *name, int ifindex, bo
 static int link_tcx(struct dataplane *dp, const struct bpf_program *program, const char *name,
 	int ifindex, int type, struct qerr *err)
 {
-	int fd = bpf_link_create(
-		bpf_program__fd(program), ifindex, (enum bpf_attach_type)type, NULL);
+	const char *what = type == TCX_EGRESS ? "tc_egress" : "tc_ingress";
+	int fd;
 
+	if (adopt_link(dp, what, ifindex, program))
+		return 0;
+	fd = bpf_link_create(bpf_program__fd(program), ifindex, (enum bpf_attach_type)type, NULL);
 	if (fd < 0)
-		return qerr_set(err, fd,
-			"port %s: cannot attach to tcx %s (kernel 6.6 or later): %s", name,
-			type == TCX_EGRESS ? "egress" : "ingress", strerror(-fd));
-	return pin_link(dp, fd, type == TCX_EGRESS ? "tc_egress" : "tc_ingress", ifindex, err);
+		return qerr_set(err, fd, "port %s: cannot attach %s (tcx, kernel 6.6 or later): %s",
+			name, what, strerror(-fd));
+	return pin_link(dp, fd, what, ifindex, err);
 }
 
 int dataplane_attach_tc(
@@ -354,6 +431,49 @@ int dataplane_set_port(
 bool dataplane_get_pair(const struct dataplane *dp, const struct flow_key *flow, struct pair *pair)
 {
 	return !bpf_map_lookup_elem(bpf_map__fd(dp->skel->maps.pairs), flow, pair);
+}
+
+/* Step to the key behind *key, or to the first one when there is none yet. */
+static bool next_key(int fd, struct flow_key *key, bool *started)
+{
+	struct flow_key next;
+
+	if (bpf_map_get_next_key(fd, *started ? key : NULL, &next))
+		return false;
+	*key = next;
+	*started = true;
+	return true;
+}
+
+void dataplane_each_pair(const struct dataplane *dp, dataplane_pair_fn fn, void *arg)
+{
+	int fd = bpf_map__fd(dp->skel->maps.pairs);
+	struct flow_key key;
+	struct pair pair;
+	bool started = false;
+
+	while (next_key(fd, &key, &started))
+		if (!bpf_map_lookup_elem(fd, &key, &pair))
+			fn(arg, &key, &pair);
+}
+
+void dataplane_forget_port(struct dataplane *dp, int ifindex)
+{
+	static const char *const whats[] = {"xdp", "tc_egress", "tc_ingress"};
+	char path[LINK_PATH_MAX];
+	size_t kept = 0;
+
+	bpf_map_delete_elem(bpf_map__fd(dp->skel->maps.ports), &(__u32){ifindex});
+	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++) {
+		link_path(dp, whats[i], ifindex, path);
+		unlink(path);
+	}
+	for (size_t i = 0; i < dp->links_count; i++)
+		if (dp->links[i].ifindex == ifindex)
+			close(dp->links[i].fd);
+		else
+			dp->links[kept++] = dp->links[i];
+	dp->links_count = kept;
 }
 
 int dataplane_set_pair(struct dataplane *dp, const struct flow_key *flow, uint32_t peer_qpn,
@@ -404,18 +524,6 @@ int dataplane_get_state(const struct dataplane *dp, uint32_t slot, struct port_s
 bool dataplane_get_qp(const struct dataplane *dp, const struct flow_key *key, struct qp *qp)
 {
 	return !bpf_map_lookup_elem(bpf_map__fd(dp->skel->maps.qps), key, qp);
-}
-
-/* Step to the key behind *key, or to the first one when there is none yet. */
-static bool next_key(int fd, struct flow_key *key, bool *started)
-{
-	struct flow_key next;
-
-	if (bpf_map_get_next_key(fd, *started ? key : NULL, &next))
-		return false;
-	*key = next;
-	*started = true;
-	return true;
 }
 
 int dataplane_each_flow(const struct dataplane *dp, dataplane_flow_fn fn, void *arg)
@@ -478,6 +586,11 @@ uint32_t *dataplane_qp_free(const struct dataplane *dp)
 struct qp_pool *dataplane_qp_pools(const struct dataplane *dp)
 {
 	return dp->qp_pools;
+}
+
+struct agent_counters *dataplane_counters(const struct dataplane *dp)
+{
+	return dp->counters;
 }
 
 static int on_event(void *arg, void *data, size_t bytes)

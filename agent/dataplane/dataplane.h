@@ -23,20 +23,27 @@ struct dataplane_size {
 enum xdp_mode { XDP_MODE_NONE, XDP_MODE_IS_NATIVE, XDP_MODE_IS_GENERIC };
 
 /*
- * Load the programs and pin the maps in pin_dir, which must not exist yet; it is made, on a
- * bpffs. Negative errno with the reason in *err: no bpffs, a capability missing, a kernel that
- * lacks something (the verifier's last words included).
+ * Load the programs and pin the maps in pin_dir, on a bpffs. If adopt, maps that an earlier agent
+ * left pinned there are taken over with all they hold, and must have the same sizes; else pin_dir
+ * must not exist yet. Negative errno with the reason in *err: no bpffs, a capability missing, a
+ * kernel that lacks something (the verifier's last words included).
  */
 int dataplane_open(struct dataplane **dp, const struct dataplane_size *size, const char *pin_dir,
-	struct qerr *err);
+	bool adopt, struct qerr *err);
 
 /* Detach everything, unpin everything, free. NULL is allowed. */
 void dataplane_close(struct dataplane *dp);
+
+/* Free, but leave what is attached and pinned for another agent. NULL is allowed. */
+void dataplane_leave(struct dataplane *dp);
 
 /* Remove what a dead agent left pinned in pin_dir: that detaches its programs. */
 int dataplane_unpin(const char *pin_dir, struct qerr *err);
 
 /*
+ * The attachments. Where an earlier agent's program is still attached through a pinned link, ours
+ * takes its place in one step and no frame goes past.
+ *
  * Attach XDP to the interface: native; generic only if generic_ok and native is refused. The mode
  * is the one that the kernel reports afterwards. A program that is there already is left alone:
  * -EBUSY, with its id in *err.
@@ -59,10 +66,15 @@ int dataplane_set_conf(struct dataplane *dp, const struct conf *conf, struct qer
 int dataplane_set_port(
 	struct dataplane *dp, int ifindex, const struct port_conf *port, struct qerr *err);
 
+/* The interface is gone: forget it and what was attached to it. */
+void dataplane_forget_port(struct dataplane *dp, int ifindex);
+
 /* Pairs. Setting one keeps the counters of an entry whose peer QPN does not change. */
 int dataplane_set_pair(struct dataplane *dp, const struct flow_key *flow, uint32_t peer_qpn,
 	enum pair_source source);
 void dataplane_clear_pair(struct dataplane *dp, const struct flow_key *flow);
+typedef void (*dataplane_pair_fn)(void *arg, const struct flow_key *flow, const struct pair *pair);
+void dataplane_each_pair(const struct dataplane *dp, dataplane_pair_fn fn, void *arg);
 bool dataplane_get_pair(const struct dataplane *dp, const struct flow_key *flow, struct pair *pair);
 
 /* Counters of a port slot, summed over the CPUs. */
@@ -85,6 +97,7 @@ size_t dataplane_age(struct dataplane *dp, uint64_t before_ns);
 struct qp_class *dataplane_qp_classes(const struct dataplane *dp);
 uint32_t *dataplane_qp_free(const struct dataplane *dp);
 struct qp_pool *dataplane_qp_pools(const struct dataplane *dp);
+struct agent_counters *dataplane_counters(const struct dataplane *dp);
 
 /*
  * The event ring: a descriptor to poll, and a call that hands over what is there. fn must not

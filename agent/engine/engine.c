@@ -4,115 +4,36 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "dataplane/dataplane.h"
-#include "engine/fast.h"
+#include "engine/port.h"
 #include "engine/require.h"
-#include "netlink/link.h"
-#include "netlink/rtnl.h"
-#include "netlink/tc.h"
+#include "engine/show.h"
+#include "engine/state.h"
 #include "observe/control.h"
-#include "observe/http.h"
 #include "observe/snapshot.h"
 #include "policy/compile.h"
 #include "reconcile/apply.h"
-#include "reconcile/tree.h"
 
 enum {
-	ROOT_FILTER_PREFERENCE = 1,
 	AGE_EVERY_MS = 10000,
+	CHECK_EVERY_MS = 100, /* at most this often are the ports compared */
 };
 
+#define MS_NS	     1000000ull
 #define FLOW_IDLE_NS 300000000000ull /* a flow silent for this long is forgotten */
 
-struct engine_port {
-	const struct policy_port *policy;
-	struct link_info link;
-	struct port_conf conf;
-	struct tree_spec spec;
-	struct dcqcn_params dcqcn;
-	enum xdp_mode xdp;
-	bool has_tree;
-};
-
-struct engine {
-	struct instance *instance;
-	const struct policy *policy;
-	const char *policy_path;
-	time_t loaded_at;
-	struct conf conf;
-	struct engine_port ports[POLICY_PORTS_MAX];
-	size_t ports_count;
-	struct dataplane *dp;
-	struct fast *fast;
-	struct http *http;
-	pthread_mutex_t nl_lock; /* nl is used by the main and the HTTP thread */
-	struct rtnl *nl;
-	int control_fd, signal_fd;
-	bool release;
-};
-
-/* ---- what is to be ---- */
-
-static void plan_spec(const struct engine *engine, struct engine_port *port)
-{
-	const struct policy *policy = engine->policy;
-	struct tree_spec *spec = &port->spec;
-
-	memset(spec, 0, sizeof(*spec));
-	spec->rate_bps = port->policy->rate_bps;
-	spec->mtu_bytes = port->link.mtu_bytes;
-	spec->classes_count = policy->classes_count;
-	for (size_t c = 0; c < policy->classes_count; c++)
-		spec->classes[c].limit_bytes = policy->classes[c].limit_bytes;
-	spec->slots = compile_slots(policy);
-	compile_dcqcn(policy, port->policy, &port->dcqcn);
-	if (!(port->conf.flags & PORT_REACTION) || !policy->classes_count)
-		return;
-	spec->qp_count = policy->dcqcn.qp_classes;
-	spec->qp_class = compile_reaction_class(policy);
-	spec->line_rate_bps = port->dcqcn.line_rate_bps;
-}
-
-static uint32_t refs_of(const struct engine_port *port)
-{
-	return ref_qp_leaf(port->spec.slots, port->spec.qp_count);
-}
-
-static int plan_port(struct engine *engine, size_t i, struct qerr *err)
-{
-	struct engine_port *port = &engine->ports[i], *before = i ? port - 1 : NULL;
-	int code;
-
-	port->policy = &engine->policy->ports[i];
-	code = link_get(engine->nl, port->policy->name, &port->link, err);
-	if (code)
-		return code;
-	port->conf.slot = i + 1;
-	port->conf.flags = compile_port_flags(engine->policy, port->policy);
-	port->conf.reaction_class = compile_reaction_class(engine->policy);
-	memcpy(port->conf.mac, port->link.mac, sizeof(port->conf.mac));
-	plan_spec(engine, port);
-	port->conf.qp_count = port->spec.qp_count;
-	port->conf.refs_base = before ? before->conf.refs_base + refs_of(before) : 0;
-	port->conf.qp_base = before ? before->conf.qp_base + before->conf.qp_count : 0;
-	if (port->policy->role != PORT_GATEWAY && port->policy->role != PORT_HOST)
-		return 0;
-	return tree_spec_check(&port->spec, err);
-}
+/* ---- putting it in place ---- */
 
 static int plan(struct engine *engine, struct qerr *err)
 {
 	for (size_t i = 0; i < engine->policy->ports_count; i++) {
-		int code = plan_port(engine, i, err);
+		int code = port_plan(engine, i, err);
 
 		if (code)
 			return code;
@@ -122,7 +43,53 @@ static int plan(struct engine *engine, struct qerr *err)
 	return 0;
 }
 
-/* ---- putting it in place ---- */
+/* What must be equal for an earlier agent's maps and queues to be taken over, as one number. */
+static void describe_layout(const struct engine *engine, char layout[INSTANCE_LAYOUT_MAX])
+{
+	char text[64];
+	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
+
+	for (size_t i = 0; i <= engine->ports_count; i++) {
+		const struct engine_port *port = &engine->ports[i];
+
+		if (i < engine->ports_count)
+			snprintf(text, sizeof(text), "%s %d %u %u", port->link.name,
+				port->link.ifindex, port->conf.refs_base, port->conf.qp_count);
+		else
+			snprintf(text, sizeof(text), "%zu %u", engine->policy->classes_count,
+				engine->policy->flows_max);
+		for (const char *c = text; *c; c++)
+			hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+	}
+	snprintf(layout, INSTANCE_LAYOUT_MAX, "%016llx", (unsigned long long)hash);
+}
+
+static int clean_leftovers(struct engine *engine, struct qerr *err)
+{
+	bool found = false;
+	int code = engine_clean(engine->instance, &found, err);
+
+	engine->adopt = false;
+	if (found && !code)
+		fprintf(stderr, "quench: cleaned up after an agent that died\n");
+	return code;
+}
+
+/* Is there something of an earlier agent, and does it fit? What does not fit goes. */
+static int look_back(struct engine *engine, struct qerr *err)
+{
+	char layout[INSTANCE_LAYOUT_MAX];
+	struct instance_state state;
+	int code = instance_load(engine->instance, &state, err);
+
+	describe_layout(engine, layout);
+	engine->adopt =
+		!code && !strcmp(state.layout, layout) && !access(engine->instance->pin_dir, F_OK);
+	if (!engine->adopt)
+		return clean_leftovers(engine, err);
+	fprintf(stderr, "quench: taking over from an agent that died\n");
+	return 0;
+}
 
 static int load_dataplane(struct engine *engine, struct qerr *err)
 {
@@ -130,58 +97,19 @@ static int load_dataplane(struct engine *engine, struct qerr *err)
 	struct dataplane_size size = {
 		.flows = engine->policy->flows_max,
 		.pairs = engine->policy->flows_max * 2,
-		.refs = last->conf.refs_base + refs_of(last),
+		.refs = last->conf.refs_base + port_refs(last),
 		.qp_classes = last->conf.qp_base + last->conf.qp_count + 1,
 	};
-	int code = dataplane_open(&engine->dp, &size, engine->instance->pin_dir, err);
+	int code =
+		dataplane_open(&engine->dp, &size, engine->instance->pin_dir, engine->adopt, err);
 
+	if (code && engine->adopt) {
+		code = clean_leftovers(engine, err);
+		if (!code)
+			code = dataplane_open(
+				&engine->dp, &size, engine->instance->pin_dir, false, err);
+	}
 	return code ? code : dataplane_set_conf(engine->dp, &engine->conf, err);
-}
-
-static bool has_queues(const struct engine_port *port)
-{
-	return port->policy->role == PORT_GATEWAY || port->policy->role == PORT_HOST;
-}
-
-static int install_tree(struct engine *engine, struct engine_port *port, struct qerr *err)
-{
-	struct tc_object *list;
-	size_t n;
-	int code = tree_build(&port->spec, &list, &n, err);
-
-	if (code)
-		return code;
-	code = tree_install(engine->nl, port->link.ifindex, list, n, err);
-	free(list);
-	if (code)
-		return code;
-	port->has_tree = true;
-	return tc_filter_bpf_add(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
-		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
-		TREE_HANDLE(TREE_ROOT), err);
-}
-
-/* The hooks first, then the queues, and only then the clones that need both. */
-static int install_port(struct engine *engine, struct engine_port *port, struct qerr *err)
-{
-	const char *name = port->policy->name;
-	int ifindex = port->link.ifindex, code;
-
-	code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
-	if (!code)
-		code = dataplane_attach_xdp(engine->dp, name, ifindex,
-			port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, err);
-	if (code || !has_queues(port))
-		return code;
-	code = dataplane_attach_tc(
-		engine->dp, name, ifindex, port->conf.flags & PORT_NOTIFY_INGRESS, err);
-	if (!code)
-		code = install_tree(engine, port, err);
-	if (code)
-		return code;
-	port->conf.flags |= PORT_ARMED;
-	port->conf.generation++;
-	return dataplane_set_port(engine->dp, ifindex, &port->conf, err);
 }
 
 /* Write down what is about to be made, so that it can be taken off whatever happens to us. */
@@ -189,18 +117,37 @@ static int save_state(struct engine *engine, struct qerr *err)
 {
 	struct instance_state state = {};
 
+	describe_layout(engine, state.layout);
 	for (size_t i = 0; i < engine->ports_count; i++) {
 		struct instance_port *port = &state.ports[state.ports_count++];
 
 		memcpy(port->name, engine->ports[i].link.name, sizeof(port->name));
 		port->ifindex = engine->ports[i].link.ifindex;
+		port->line_rate_bps = engine->ports[i].spec.line_rate_bps;
 	}
 	return instance_save(engine->instance, &state, err);
+}
+
+static void beat(void *arg)
+{
+	struct engine *engine = arg;
+
+	guardian_beat(&engine->guardian);
+}
+
+static void tell_qdisc_gone(void *arg)
+{
+	struct engine *engine = arg;
+
+	if (write(engine->gone_fd, &(uint64_t){1}, sizeof(uint64_t)) < 0)
+		return; /* its counter is full: told already */
 }
 
 static int start_fast(struct engine *engine, struct qerr *err)
 {
 	struct fast_port ports[POLICY_PORTS_MAX];
+	const struct fast_calls calls = {
+		.beat = beat, .qdisc_gone = tell_qdisc_gone, .arg = engine};
 
 	for (size_t i = 0; i < engine->ports_count; i++)
 		ports[i] = (struct fast_port){
@@ -210,142 +157,8 @@ static int start_fast(struct engine *engine, struct qerr *err)
 			.spec = engine->ports[i].spec,
 			.dcqcn = engine->ports[i].dcqcn,
 		};
-	return fast_start(
-		&engine->fast, engine->policy, engine->dp, ports, engine->ports_count, err);
-}
-
-/* ---- showing it ---- */
-
-static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port *out)
-{
-	const struct fast_counters *counters = fast_counters(engine->fast);
-	const struct engine_port *port = &engine->ports[i];
-	struct tc_qdisc_stats stats;
-
-	memcpy(out->name, port->link.name, sizeof(out->name));
-	out->role = port->policy->role;
-	out->xdp = dataplane_xdp_mode(engine->dp, port->link.ifindex);
-	dataplane_get_stats(engine->dp, port->conf.slot, &out->stats);
-	dataplane_get_state(engine->dp, port->conf.slot, &out->state);
-	out->qps_limited = counters->limited[port->conf.slot];
-	out->qp_classes_taken = counters->taken[port->conf.slot];
-	if (!has_queues(port))
-		return;
-	for (size_t c = 0; c < engine->policy->classes_count; c++)
-		if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_GATE + c), &stats,
-			    NULL))
-			out->occupancy_bytes[c] = stats.backlog_bytes;
-	if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT), &stats, NULL))
-		out->queue_drops = stats.drops;
-}
-
-static struct snapshot *take_snapshot(struct engine *engine)
-{
-	const struct fast_counters *counters = fast_counters(engine->fast);
-	struct snapshot *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return NULL;
-	snprintf(s->instance, sizeof(s->instance), "%s", engine->instance->name);
-	snprintf(s->policy_path, sizeof(s->policy_path), "%s", engine->policy_path);
-	s->policy_loaded_at = engine->loaded_at;
-	s->classes_count = engine->policy->classes_count;
-	memcpy(s->classes, engine->policy->classes, sizeof(s->classes));
-	s->pairs = counters->pairs;
-	s->rate_changes = counters->rate_changes;
-	s->netlink_errors = counters->netlink_errors;
-	s->cnps_handled = counters->cnps_handled;
-	s->cnps_unenforced = counters->cnps_unenforced;
-	s->ports_count = engine->ports_count;
-	pthread_mutex_lock(&engine->nl_lock);
-	for (size_t i = 0; i < engine->ports_count; i++)
-		snapshot_port(engine, i, &s->ports[i]);
-	pthread_mutex_unlock(&engine->nl_lock);
-	return s;
-}
-
-static void show_metrics(void *arg, FILE *out)
-{
-	struct snapshot *s = take_snapshot(arg);
-
-	if (s)
-		snapshot_write_metrics(s, out);
-	free(s);
-}
-
-static json_t *show_status(struct engine *engine)
-{
-	struct snapshot *s = take_snapshot(engine);
-	json_t *doc = s ? snapshot_status_json(s) : NULL;
-
-	free(s);
-	return doc;
-}
-
-struct flows_walk {
-	struct engine *engine;
-	json_t *list;
-};
-
-/* CNPs that arrived about this flow are counted under the way back. */
-static void fill_pair(const struct engine *engine, struct snapshot_flow *f)
-{
-	struct flow_key back = {.dst_qpn = 0};
-	struct pair pair;
-
-	if (!dataplane_get_pair(engine->dp, &f->key, &f->pair))
-		return;
-	memcpy(back.src, f->key.dst, sizeof(back.src));
-	memcpy(back.dst, f->key.src, sizeof(back.dst));
-	back.dst_qpn = f->pair.peer_qpn;
-	if (dataplane_get_pair(engine->dp, &back, &pair))
-		f->cnp_received = pair.cnp_received;
-}
-
-static void show_flow(
-	void *arg, const struct flow_key *key, const struct flow *flow, const struct qp *qp)
-{
-	struct flows_walk *walk = arg;
-	const struct engine *engine = walk->engine;
-	struct snapshot_flow f = {.key = *key, .flow = *flow};
-
-	fill_pair(engine, &f);
-	if (qp && qp->leaf != QP_SHARED_LEAF && flow->slot && flow->slot <= engine->ports_count)
-		f.rate_bps = fast_rate_bps(
-			engine->fast, engine->ports[flow->slot - 1].conf.qp_base + qp->leaf);
-	json_array_append_new(walk->list, snapshot_flow_json(&f));
-}
-
-static json_t *show_flows(struct engine *engine)
-{
-	struct flows_walk walk = {.engine = engine, .list = json_array()};
-
-	dataplane_each_flow(engine->dp, show_flow, &walk);
-	return json_pack("{s:i, s:s, s:o}", "version", 1, "instance", engine->instance->name,
-		"flows", walk.list);
-}
-
-static json_t *on_release(struct engine *engine)
-{
-	engine->release = true;
-	return json_pack("{s:s}", "result", "releasing");
-}
-
-static json_t *on_command(void *arg, const char *command)
-{
-	static const struct {
-		const char *name;
-		json_t *(*answer)(struct engine *engine);
-	} commands[] = {
-		{"status", show_status},
-		{"flows", show_flows},
-		{"release", on_release},
-	};
-
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (!strcmp(command, commands[i].name))
-			return commands[i].answer(arg);
-	return NULL;
+	return fast_start(&engine->fast, engine->policy, engine->dp, ports, engine->ports_count,
+		engine->adopt, &calls, err);
 }
 
 /* ---- start, serve, stop ---- */
@@ -365,6 +178,15 @@ static int open_signals(struct engine *engine, struct qerr *err)
 	return 0;
 }
 
+static int open_watches(struct engine *engine, struct qerr *err)
+{
+	engine->gone_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (engine->gone_fd < 0)
+		return qerr_set(err, -errno, "cannot make an eventfd: %s", strerror(errno));
+	engine->links_fd = link_watch_open(err);
+	return engine->links_fd < 0 ? engine->links_fd : 0;
+}
+
 static int start(struct engine *engine, struct qerr *err)
 {
 	const struct policy_observe *observe = &engine->policy->observe;
@@ -373,17 +195,23 @@ static int start(struct engine *engine, struct qerr *err)
 	if (!code)
 		code = open_signals(engine, err);
 	if (!code)
+		code = open_watches(engine, err);
+	if (!code)
 		code = rtnl_open(&engine->nl, err);
 	if (!code)
 		code = plan(engine, err);
+	if (!code)
+		code = look_back(engine, err);
 	if (!code)
 		code = save_state(engine, err);
 	if (!code)
 		code = load_dataplane(engine, err);
 	if (!code)
-		code = start_fast(engine, err);
+		code = guardian_start(&engine->guardian, engine->instance, err);
 	for (size_t i = 0; !code && i < engine->ports_count; i++)
-		code = install_port(engine, &engine->ports[i], err);
+		code = port_install(engine, &engine->ports[i], err);
+	if (!code)
+		code = start_fast(engine, err);
 	if (!code)
 		code = http_start(
 			&engine->http, observe->host, observe->port, show_metrics, engine, err);
@@ -414,52 +242,137 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
-static void serve(struct engine *engine)
-{
-	struct pollfd fds[] = {
-		{.fd = engine->signal_fd, .events = POLLIN},
-		{.fd = engine->control_fd, .events = POLLIN},
-	};
-
-	while (!engine->release) {
-		int n = poll(fds, 2, AGE_EVERY_MS);
-
-		if (n > 0 && fds[0].revents)
-			return;
-		if (n > 0 && fds[1].revents)
-			control_serve(engine->control_fd, on_command, engine);
-		if (n == 0 && monotonic_ns() > FLOW_IDLE_NS)
-			dataplane_age(engine->dp, monotonic_ns() - FLOW_IDLE_NS);
-	}
-}
-
-/* No more clones; QPs keep their leaves until the queues are gone (rule: never overtake). */
-static void disarm(struct engine *engine, struct engine_port *port)
-{
-	port->conf.flags &= ~(PORT_ARMED | PORT_NOTIFY_INGRESS | PORT_NOTIFY_EGRESS | PORT_MARKS);
-	dataplane_set_port(engine->dp, port->link.ifindex, &port->conf, NULL);
-}
-
-static void stop(struct engine *engine)
+/* Without a guardian nobody would open anything for a dead agent: start another. */
+static void replace_guardian(struct engine *engine)
 {
 	struct qerr err = {};
 
-	http_stop(engine->http);
+	events_note(&engine->events, "the guardian died; starting another");
+	if (guardian_start(&engine->guardian, engine->instance, &err))
+		events_note(&engine->events, "%s", err.text);
+}
+
+/* Something about links or queues has changed; what, the kernel says best itself. */
+static void check_ports(struct engine *engine)
+{
+	__atomic_store_n(&dataplane_counters(engine->dp)->qdisc_gone, 0, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&engine->nl_lock);
 	for (size_t i = 0; i < engine->ports_count; i++)
-		if (engine->dp)
-			disarm(engine, &engine->ports[i]);
+		port_check(engine, &engine->ports[i]);
+	pthread_mutex_unlock(&engine->nl_lock);
+}
+
+static void age_flows(struct engine *engine, uint64_t now)
+{
+	if (now > FLOW_IDLE_NS)
+		dataplane_age(engine->dp, now - FLOW_IDLE_NS);
+}
+
+/* A descriptor that may become ready, and what is to be done then. */
+struct watch {
+	int fd;
+	void (*ready)(struct engine *engine);
+};
+
+static void on_signal(struct engine *engine)
+{
+	engine->release = true;
+}
+
+static void on_control(struct engine *engine)
+{
+	control_serve(engine->control_fd, show_answer, engine);
+}
+
+static void on_qdisc_gone(struct engine *engine)
+{
+	uint64_t times;
+
+	if (read(engine->gone_fd, &times, sizeof(times)) > 0)
+		engine->check_due = true;
+}
+
+static void on_links(struct engine *engine)
+{
+	link_watch_take(engine->links_fd);
+	engine->check_due = true;
+}
+
+static void serve(struct engine *engine)
+{
+	uint64_t check_ns = 0, age_ns = monotonic_ns() + AGE_EVERY_MS * MS_NS;
+
+	while (!engine->release) {
+		const struct watch watches[] = {
+			{engine->signal_fd, on_signal},
+			{engine->control_fd, on_control},
+			{engine->guardian.pid_fd, replace_guardian},
+			{engine->gone_fd, on_qdisc_gone},
+			{engine->links_fd, on_links},
+		};
+		enum { N = sizeof(watches) / sizeof(watches[0]) };
+		struct pollfd fds[N];
+		uint64_t now;
+
+		for (size_t i = 0; i < N; i++)
+			fds[i] = (struct pollfd){.fd = watches[i].fd, .events = POLLIN};
+		if (poll(fds, N, engine->check_due ? CHECK_EVERY_MS : AGE_EVERY_MS) > 0)
+			for (size_t i = 0; i < N; i++)
+				if (fds[i].revents)
+					watches[i].ready(engine);
+		now = monotonic_ns();
+		if (engine->check_due && now >= check_ns && !engine->release) {
+			engine->check_due = false;
+			check_ns = now + CHECK_EVERY_MS * MS_NS;
+			check_ports(engine);
+		}
+		if (now >= age_ns) {
+			age_ns = now + AGE_EVERY_MS * MS_NS;
+			age_flows(engine, now);
+		}
+	}
+}
+
+/* Everything off, in the reverse order. */
+static void take_off(struct engine *engine)
+{
+	for (size_t i = 0; engine->dp && i < engine->ports_count; i++)
+		port_disarm(engine, &engine->ports[i]);
 	fast_stop(engine->fast);
 	for (size_t i = 0; i < engine->ports_count; i++)
-		if (engine->ports[i].has_tree &&
-			tree_remove(engine->nl, engine->ports[i].link.ifindex, &err))
-			fprintf(stderr, "quench: %s\n", err.text);
+		port_remove_queues(engine, &engine->ports[i]);
 	dataplane_close(engine->dp);
-	rtnl_close(engine->nl);
-	if (engine->control_fd >= 0)
-		close(engine->control_fd);
-	if (engine->signal_fd >= 0)
-		close(engine->signal_fd);
+	guardian_stop(&engine->guardian);
 	instance_forget(engine->instance);
+}
+
+/* What an earlier agent left goes on working as it did; only this agent goes. */
+static void leave(struct engine *engine)
+{
+	fast_stop(engine->fast);
+	dataplane_leave(engine->dp);
+	guardian_stop(&engine->guardian);
+	instance_unlock(engine->instance);
+}
+
+static void close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void stop(struct engine *engine, bool failed)
+{
+	http_stop(engine->http);
+	if (failed && engine->adopt)
+		leave(engine);
+	else
+		take_off(engine);
+	rtnl_close(engine->nl);
+	close_if_open(engine->control_fd);
+	close_if_open(engine->signal_fd);
+	close_if_open(engine->gone_fd);
+	close_if_open(engine->links_fd);
 }
 
 int engine_run(
@@ -474,14 +387,15 @@ int engine_run(
 	engine->policy = policy;
 	engine->policy_path = path;
 	engine->loaded_at = time(NULL);
-	engine->control_fd = engine->signal_fd = -1;
+	engine->control_fd = engine->signal_fd = engine->gone_fd = engine->links_fd = -1;
+	engine->guardian = GUARDIAN_NONE;
 	pthread_mutex_init(&engine->nl_lock, NULL);
 	code = start(engine, err);
 	if (!code) {
 		announce(engine);
 		serve(engine);
 	}
-	stop(engine);
+	stop(engine, code);
 	pthread_mutex_destroy(&engine->nl_lock);
 	free(engine);
 	return code;

@@ -19,8 +19,8 @@
 
 enum {
 	HANDSHAKES_MAX = 4096,
-	CHANGES_MAX = 512,   /* rates sent in one go */
-	SCAN_NS = 100000000, /* between two looks for idle QPs */
+	CHANGES_MAX = 512,		  /* rates sent in one go */
+	SCAN_NS = FAST_BEAT_MS * 1000000, /* between two looks for idle QPs */
 	GRACE_NS = 20000000, /* after taking a class back: no frame is still being steered */
 };
 
@@ -35,6 +35,9 @@ struct class_record {
 struct port {
 	struct fast_port conf;
 	struct reaction *reaction; /* NULL: no reaction point */
+	_Atomic bool renew;	   /* take over the two below */
+	_Atomic int new_ifindex;
+	_Atomic uint32_t new_mtu_bytes;
 };
 
 struct fast {
@@ -51,7 +54,9 @@ struct fast {
 	struct class_record *classes;
 	_Atomic uint64_t *rates_bps;
 	uint64_t scan_due_ns;
-	struct fast_counters counters;
+	struct fast_gauges gauges;
+	struct agent_counters *counters; /* outlive the agent */
+	struct fast_calls calls;
 	struct rate_change changes[CHANGES_MAX];
 };
 
@@ -94,8 +99,7 @@ static void apply_pairs(
 {
 	for (size_t i = 0; i < changes->count; i++)
 		apply_pair(fast, &changes->change[i], source);
-	atomic_store_explicit(
-		&fast->counters.pairs, pairs_count(fast->pairs), memory_order_relaxed);
+	atomic_store_explicit(&fast->gauges.pairs, pairs_count(fast->pairs), memory_order_relaxed);
 }
 
 static void add_policy_pairs(struct fast *fast)
@@ -112,11 +116,28 @@ static void add_policy_pairs(struct fast *fast)
 	}
 }
 
+/* A pair that an earlier agent left in the map. Both directions are there; either makes it whole.
+ */
+static void restore_pair(void *arg, const struct flow_key *flow, const struct pair *pair)
+{
+	struct fast *fast = arg;
+	struct endpoint from = {.qpn = pair->peer_qpn}, to = {.qpn = flow->dst_qpn};
+	struct pairs_changes changes;
+
+	memcpy(from.addr, flow->src, sizeof(from.addr));
+	memcpy(to.addr, flow->dst, sizeof(to.addr));
+	if (pair->source != PAIR_CM)
+		return dataplane_clear_pair(fast->dp, flow); /* this policy's are added anew */
+	changes = pairs_restore(fast->pairs, &from, &to);
+	apply_pairs(fast, &changes, PAIR_CM);
+}
+
 /* ---- events ---- */
 
-static void count(_Atomic uint64_t *counter)
+/* Only this thread writes; others read. */
+static void count(__u64 *counter, uint64_t n)
 {
-	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
 /* The CNP came from the data's receiver: turn it round to find the data flow that is to slow down.
@@ -131,15 +152,15 @@ static void on_cnp(struct fast *fast, const struct event *e)
 	memcpy(data.src, e->key.dst, sizeof(data.src));
 	memcpy(data.dst, e->key.src, sizeof(data.dst));
 	if (!dataplane_get_qp(fast->dp, &data, &qp) || qp.flow.slot >= SLOTS_MAX)
-		return count(&fast->counters.cnps_unenforced);
+		return count(&fast->counters->cnps_unenforced, 1);
 	port = &fast->ports[qp.flow.slot];
 	if (!port->reaction || qp.leaf >= port->conf.spec.qp_count)
-		return count(&fast->counters.cnps_unenforced);
+		return count(&fast->counters->cnps_unenforced, 1);
 	cls = &dataplane_qp_classes(fast->dp)[port->conf.qp_base + qp.leaf];
 	if (__atomic_load_n(&cls->generation, __ATOMIC_RELAXED) != qp.generation)
-		return count(&fast->counters.cnps_unenforced);
+		return count(&fast->counters->cnps_unenforced, 1);
 	reaction_cnp(port->reaction, qp.leaf, qp.generation, now_ns());
-	count(&fast->counters.cnps_handled);
+	count(&fast->counters->cnps_handled, 1);
 }
 
 static void on_cm(struct fast *fast, const struct event *e)
@@ -150,6 +171,11 @@ static void on_cm(struct fast *fast, const struct event *e)
 	apply_pairs(fast, &changes, PAIR_CM);
 }
 
+static void on_qdisc_gone(struct fast *fast)
+{
+	fast->calls.qdisc_gone(fast->calls.arg);
+}
+
 static void on_event(void *arg, const struct event *event)
 {
 	switch (event->type) {
@@ -157,6 +183,8 @@ static void on_event(void *arg, const struct event *event)
 		return on_cnp(arg, event);
 	case EVENT_CM:
 		return on_cm(arg, event);
+	case EVENT_QDISC_GONE:
+		return on_qdisc_gone(arg);
 	}
 }
 
@@ -178,8 +206,7 @@ static void take_faults(struct fast *fast, struct port *port, size_t n)
 
 	if (!rtnl_batch_errors(fast->nl, &faults) && !faults.lost)
 		return;
-	atomic_fetch_add_explicit(
-		&fast->counters.netlink_errors, faults.count, memory_order_relaxed);
+	count(&fast->counters->netlink_errors, faults.count);
 	for (size_t i = 0; i < n; i++)
 		reaction_retry(port->reaction, fast->changes[i].class_index);
 }
@@ -197,7 +224,7 @@ static void send_rates(struct fast *fast, struct port *port, size_t n)
 		}
 		publish_rate(fast, port, change);
 	}
-	atomic_fetch_add_explicit(&fast->counters.rate_changes, n, memory_order_relaxed);
+	count(&fast->counters->rate_changes, n);
 	if (rtnl_batch_send(fast->nl))
 		for (size_t i = 0; i < n; i++)
 			reaction_retry(port->reaction, fast->changes[i].class_index);
@@ -213,23 +240,29 @@ static void tick_port(struct fast *fast, struct port *port, uint64_t now)
 	n = reaction_tick(port->reaction, now, fast->changes, CHANGES_MAX);
 	if (n)
 		send_rates(fast, port, n);
-	atomic_store_explicit(&fast->counters.limited[port->conf.slot],
+	atomic_store_explicit(&fast->gauges.limited[port->conf.slot],
 		reaction_limited(port->reaction), memory_order_relaxed);
 }
 
 /* ---- the pool ---- */
 
+static void pool_put(struct fast *fast, const struct fast_port *conf, uint32_t k)
+{
+	struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[conf->slot];
+	uint32_t *ring = dataplane_qp_free(fast->dp);
+
+	ring[conf->qp_base + pool->tail % conf->spec.qp_count] = k;
+	__atomic_store_n(&pool->tail, pool->tail + 1, __ATOMIC_RELEASE);
+}
+
 /* Hand an empty class back to the kernel's ring of free ones. */
 static void class_return(struct fast *fast, struct port *port, uint32_t k)
 {
-	struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[port->conf.slot];
-	uint32_t *ring = dataplane_qp_free(fast->dp);
 	struct qp_class *cls = &dataplane_qp_classes(fast->dp)[port->conf.qp_base + k];
 
 	cls->taken = 0;
 	fast->classes[port->conf.qp_base + k].state = CLASS_FREE;
-	ring[port->conf.qp_base + pool->tail % port->conf.spec.qp_count] = k;
-	__atomic_store_n(&pool->tail, pool->tail + 1, __ATOMIC_RELEASE);
+	pool_put(fast, &port->conf, k);
 }
 
 static bool class_is_empty(struct fast *fast, const struct port *port, uint32_t k)
@@ -264,15 +297,26 @@ static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_
 	return true;
 }
 
+static void renew_port(struct port *port)
+{
+	if (!atomic_exchange(&port->renew, false))
+		return;
+	port->conf.ifindex = port->new_ifindex;
+	port->conf.spec.mtu_bytes = port->new_mtu_bytes;
+	for (uint32_t k = 0; port->reaction && k < port->conf.spec.qp_count; k++)
+		reaction_forget(port->reaction, k);
+}
+
 static void scan_port(struct fast *fast, struct port *port, uint64_t now)
 {
 	uint32_t taken = 0;
 
+	renew_port(port);
 	if (!port->reaction)
 		return;
 	for (uint32_t k = 0; k < port->conf.spec.qp_count; k++)
 		taken += scan_class(fast, port, k, now);
-	atomic_store_explicit(&fast->counters.taken[port->conf.slot], taken, memory_order_relaxed);
+	atomic_store_explicit(&fast->gauges.taken[port->conf.slot], taken, memory_order_relaxed);
 }
 
 /* ---- the loop ---- */
@@ -305,6 +349,7 @@ static void on_timer(struct fast *fast)
 	if (now < fast->scan_due_ns)
 		return;
 	fast->scan_due_ns = now + SCAN_NS;
+	fast->calls.beat(fast->calls.arg);
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
 		scan_port(fast, &fast->ports[slot], now);
 }
@@ -338,24 +383,39 @@ static int watch(struct fast *fast, int fd)
 	return fd < 0 || epoll_ctl(fast->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-/* The whole pool of a port stands ready: every class is in the ring of free ones. */
+/*
+ * Every class that nobody has belongs in the ring of free ones: all of them at first; later those
+ * that an earlier agent died with in its hands. The kernel says a class is taken before it takes
+ * it out of the ring.
+ */
+static int pool_fill(struct fast *fast, const struct fast_port *conf)
+{
+	const struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[conf->slot];
+	const struct qp_class *classes = &dataplane_qp_classes(fast->dp)[conf->qp_base];
+	const uint32_t *ring = &dataplane_qp_free(fast->dp)[conf->qp_base];
+	bool *there = calloc(conf->spec.qp_count, sizeof(*there));
+
+	if (!there)
+		return -ENOMEM;
+	for (uint32_t at = __atomic_load_n(&pool->head, __ATOMIC_ACQUIRE); at != pool->tail; at++)
+		if (ring[at % conf->spec.qp_count] < conf->spec.qp_count)
+			there[ring[at % conf->spec.qp_count]] = true;
+	for (uint32_t k = 0; k < conf->spec.qp_count; k++)
+		if (!there[k] && !__atomic_load_n(&classes[k].taken, __ATOMIC_ACQUIRE))
+			pool_put(fast, conf, k);
+	free(there);
+	return 0;
+}
+
 static int open_port(struct fast *fast, const struct fast_port *conf)
 {
 	struct port *port = &fast->ports[conf->slot];
-	struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[conf->slot];
-	uint32_t *ring = dataplane_qp_free(fast->dp);
 
 	port->conf = *conf;
 	if (!conf->spec.qp_count)
 		return 0;
 	port->reaction = reaction_new(conf->spec.qp_count, &conf->dcqcn, fast->policy->dcqcn.step);
-	if (!port->reaction)
-		return -EINVAL;
-	for (uint32_t k = 0; k < conf->spec.qp_count; k++)
-		ring[conf->qp_base + k] = k;
-	pool->head = 0;
-	__atomic_store_n(&pool->tail, conf->spec.qp_count, __ATOMIC_RELEASE);
-	return 0;
+	return port->reaction ? pool_fill(fast, conf) : -EINVAL;
 }
 
 static int open_ports(
@@ -391,7 +451,8 @@ static int open_descriptors(struct fast *fast, struct qerr *err)
 }
 
 int fast_start(struct fast **out, const struct policy *policy, struct dataplane *dp,
-	const struct fast_port *ports, size_t ports_count, struct qerr *err)
+	const struct fast_port *ports, size_t ports_count, bool adopt,
+	const struct fast_calls *calls, struct qerr *err)
 {
 	struct fast *fast = calloc(1, sizeof(*fast));
 	int code;
@@ -400,12 +461,17 @@ int fast_start(struct fast **out, const struct policy *policy, struct dataplane 
 		return qerr_set(err, -ENOMEM, "out of memory");
 	fast->policy = policy;
 	fast->dp = dp;
+	fast->counters = dataplane_counters(dp);
+	fast->calls = *calls;
 	fast->epoll_fd = fast->timer_fd = fast->stop_fd = -1;
 	code = open_ports(fast, ports, ports_count, err);
 	if (!code)
 		code = open_descriptors(fast, err);
 	if (!code) {
+		if (adopt)
+			dataplane_each_pair(dp, restore_pair, fast);
 		add_policy_pairs(fast);
+		count(&fast->counters->starts, 1);
 		code = -pthread_create(&fast->thread, NULL, loop, fast);
 		fast->started = !code;
 	}
@@ -435,9 +501,18 @@ void fast_stop(struct fast *fast)
 	free(fast);
 }
 
-const struct fast_counters *fast_counters(const struct fast *fast)
+void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes)
 {
-	return &fast->counters;
+	struct port *port = &fast->ports[slot];
+
+	port->new_ifindex = ifindex;
+	port->new_mtu_bytes = mtu_bytes;
+	port->renew = true;
+}
+
+const struct fast_gauges *fast_gauges(const struct fast *fast)
+{
+	return &fast->gauges;
 }
 
 uint64_t fast_rate_bps(const struct fast *fast, uint32_t index)

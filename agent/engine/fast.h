@@ -26,10 +26,8 @@ struct fast_port {
 	struct dcqcn_params dcqcn;
 };
 
-/* What it counts, for anyone to read. */
-struct fast_counters {
-	_Atomic uint64_t cnps_handled, cnps_unenforced;
-	_Atomic uint64_t rate_changes, netlink_errors;
+/* What is so right now, for anyone to read; what it counts is in dataplane_counters. */
+struct fast_gauges {
 	_Atomic uint64_t pairs;
 	_Atomic uint32_t limited[SLOTS_MAX]; /* QPs below line rate, by slot */
 	_Atomic uint32_t taken[SLOTS_MAX];   /* QP classes in use, by slot */
@@ -38,16 +36,31 @@ struct fast_counters {
 struct fast;
 
 /*
- * Start the thread for these ports (copied). policy and dp must outlive it. rates_bps has an entry
- * for every QP class of the pool arrays: 0, or the rate that DCQCN holds its QP to.
+ * Start the thread for these ports (copied). policy and dp must outlive it. If adopt, pairs and QP
+ * classes are taken over as an earlier agent left them; all classes must be at line rate. calls
+ * (copied) are made from the thread, beat at least every FAST_BEAT_MS as long as it lives.
  */
+#define FAST_BEAT_MS 100
+typedef void (*fast_call_fn)(void *arg);
+struct fast_calls {
+	fast_call_fn beat;	 /* a sign of life */
+	fast_call_fn qdisc_gone; /* a qdisc of ours died: have a look at the ports */
+	void *arg;
+};
 int fast_start(struct fast **fast, const struct policy *policy, struct dataplane *dp,
-	const struct fast_port *ports, size_t ports_count, struct qerr *err);
+	const struct fast_port *ports, size_t ports_count, bool adopt,
+	const struct fast_calls *calls, struct qerr *err);
 
 /* Stop and free. The classes stay as they are. NULL is allowed. */
 void fast_stop(struct fast *fast);
 
-const struct fast_counters *fast_counters(const struct fast *fast);
+/*
+ * The port has another ifindex or MTU now, or its queues were made anew: its QPs start from line
+ * rate. Takes effect within FAST_BEAT_MS; from any one thread.
+ */
+void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes);
+
+const struct fast_gauges *fast_gauges(const struct fast *fast);
 
 /* The rate that DCQCN holds QP class index (of the pool arrays) to; 0: none. */
 uint64_t fast_rate_bps(const struct fast *fast, uint32_t index);

@@ -89,26 +89,28 @@ static void read_port(json_t *from, struct instance_state *state)
 		return;
 	snprintf(port->name, sizeof(port->name), "%s", name);
 	port->ifindex = ifindex;
+	port->line_rate_bps = json_integer_value(json_object_get(from, "line_rate_bps"));
 	state->ports_count++;
 }
 
 int instance_load(const struct instance *instance, struct instance_state *state, struct qerr *err)
 {
+	const char *layout;
 	json_error_t where;
 	json_t *doc, *port;
 	struct stat st;
 	size_t i;
 
 	memset(state, 0, sizeof(*state));
-	if (fstat(instance->lock_fd, &st))
-		return qerr_set(
-			err, -errno, "cannot read %s: %s", instance->state_path, strerror(errno));
-	if (!st.st_size)
+	if (stat(instance->state_path, &st) || !st.st_size)
 		return 0;
-	doc = json_load_file(instance->state_path, 0, &where);
+	/* a longer state before this one may still stand behind it */
+	doc = json_load_file(instance->state_path, JSON_DISABLE_EOF_CHECK, &where);
 	if (!doc)
 		return qerr_set(err, -EINVAL, "%s:%d:%d: %s", instance->state_path, where.line,
 			where.column, where.text);
+	layout = json_string_value(json_object_get(doc, "layout"));
+	snprintf(state->layout, sizeof(state->layout), "%s", layout ? layout : "");
 	json_array_foreach (json_object_get(doc, "ports"), i, port)
 		if (state->ports_count < SLOTS_MAX)
 			read_port(port, state);
@@ -119,17 +121,22 @@ int instance_load(const struct instance *instance, struct instance_state *state,
 int instance_save(
 	const struct instance *instance, const struct instance_state *state, struct qerr *err)
 {
-	json_t *ports = json_array(),
-	       *doc = json_pack("{s:i, s:o}", "pid", getpid(), "ports", ports);
+	json_t *ports = json_array(), *doc;
 	int code = 0;
 	char *text;
 
-	for (size_t i = 0; i < state->ports_count; i++)
-		json_array_append_new(ports, json_pack("{s:s, s:i}", "name", state->ports[i].name,
-						     "ifindex", state->ports[i].ifindex));
-	text = json_dumps(doc, JSON_INDENT(2));
-	if (!text || ftruncate(instance->lock_fd, 0) ||
-		pwrite(instance->lock_fd, text, strlen(text), 0) != (ssize_t)strlen(text))
+	for (size_t i = 0; i < state->ports_count; i++) {
+		const struct instance_port *port = &state->ports[i];
+
+		json_array_append_new(ports,
+			json_pack("{s:s, s:i, s:I}", "name", port->name, "ifindex", port->ifindex,
+				"line_rate_bps", (json_int_t)port->line_rate_bps));
+	}
+	doc = json_pack(
+		"{s:i, s:s, s:o}", "pid", getpid(), "layout", state->layout, "ports", ports);
+	text = json_dumps(doc, JSON_COMPACT);
+	if (!text || pwrite(instance->lock_fd, text, strlen(text), 0) != (ssize_t)strlen(text) ||
+		ftruncate(instance->lock_fd, strlen(text)))
 		code = qerr_set(
 			err, -EIO, "cannot write %s: %s", instance->state_path, strerror(errno));
 	free(text);

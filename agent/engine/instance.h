@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <net/if.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "qerr.h"
 #include "quench/abi.h"
@@ -24,9 +25,13 @@ struct instance {
 struct instance_port {
 	char name[IFNAMSIZ];
 	int ifindex;
+	uint64_t line_rate_bps; /* what its QP classes are released to */
 };
 
+#define INSTANCE_LAYOUT_MAX 128
+
 struct instance_state {
+	char layout[INSTANCE_LAYOUT_MAX]; /* what must be equal for the maps to be taken over */
 	size_t ports_count;
 	struct instance_port ports[SLOTS_MAX];
 };
@@ -41,7 +46,10 @@ int instance_init(struct instance *instance, const char *name, struct qerr *err)
 int instance_lock(struct instance *instance, struct qerr *err);
 void instance_unlock(struct instance *instance);
 
-/* Read or write the state file, whose lock must be held. An empty file is a state without ports. */
+/*
+ * Read or write the state file; to write, the lock must be held. An empty or missing file is a
+ * state without ports.
+ */
 int instance_load(const struct instance *instance, struct instance_state *state, struct qerr *err);
 int instance_save(
 	const struct instance *instance, const struct instance_state *state, struct qerr *err);

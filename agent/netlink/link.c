@@ -138,3 +138,25 @@ int link_kick(int fd, int ifindex, uint32_t priority)
 		return -errno;
 	return 0;
 }
+
+int link_watch_open(struct qerr *err)
+{
+	const struct sockaddr_nl addr = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK};
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), code;
+
+	if (fd >= 0 && !bind(fd, (const struct sockaddr *)&addr, sizeof(addr)))
+		return fd;
+	code = qerr_set(err, -errno, "cannot watch links: %s", strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return code;
+}
+
+/* ENOBUFS is one more piece of news: what it was does not matter. */
+void link_watch_take(int fd)
+{
+	char buf[8192];
+
+	while (recv(fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_TRUNC) > 0 || errno == ENOBUFS)
+		errno = 0;
+}

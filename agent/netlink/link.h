@@ -26,6 +26,13 @@ struct link_info {
 /* Fill *info for the interface called name. -ENODEV when this namespace has none. */
 int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct qerr *err);
 
+/*
+ * A socket that becomes readable when any link of this namespace changes (flags, MTU, name, coming,
+ * going), or when news were lost; for close(). link_watch_take reads all there is.
+ */
+int link_watch_open(struct qerr *err);
+void link_watch_take(int fd);
+
 /* Put "port eth0: " in front of *err; returns rc. For requests that know only the index. */
 int link_error(int ifindex, struct qerr *err, int rc);
 

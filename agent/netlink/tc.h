@@ -135,11 +135,12 @@ int tc_stats(struct rtnl *nl, int ifindex, uint32_t handle, struct tc_qdisc_stat
 
 /*
  * Attach the program in direct-action mode, for all protocols, at the preference prio (> 0) of
- * a qdisc (major:0) or of clsact. -EEXIST if our handle is taken there. classid: on a classful
+ * a qdisc (major:0) or of clsact. What has our handle there is replaced if replace, in one step
+ * and without a frame going past; -EEXIST else. classid: on a classful
  * qdisc that qdisc's handle, which lends its major to the program's 16-bit tc_classid; 0 else.
  */
 int tc_filter_bpf_add(struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, int prog_fd,
-	const char *name, uint32_t classid, struct qerr *err);
+	const char *name, uint32_t classid, bool replace, struct qerr *err);
 
 /* Take that filter off and no other. -ENOENT if it is not there. */
 int tc_filter_bpf_del(

@@ -55,15 +55,16 @@ static bool put_options(
 }
 
 int tc_filter_bpf_add(struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, int prog_fd,
-	const char *name, uint32_t classid, struct qerr *err)
+	const char *name, uint32_t classid, bool replace, struct qerr *err)
 {
+	const uint16_t flags = NLM_F_CREATE | (replace ? NLM_F_REPLACE : NLM_F_EXCL);
 	const struct tcmsg tcm = filter_place(ifindex, parent, prio);
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
 	struct nlmsghdr *nlh;
 
 	if (!parent || !prio || prog_fd < 0)
 		return qerr_set(err, -EINVAL, "filter %s: no parent, preference or program", name);
-	nlh = put_message(buf, sizeof(buf), RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &tcm, "bpf");
+	nlh = put_message(buf, sizeof(buf), RTM_NEWTFILTER, flags, &tcm, "bpf");
 	if (!nlh || !put_options(nlh, sizeof(buf), prog_fd, name, classid))
 		return qerr_set(err, -EMSGSIZE, "filter %s: its name is too long", name);
 	return talk(nl, ifindex, nlh, "cannot attach the BPF filter", err);

@@ -158,11 +158,14 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 	write_port_gauges(snapshot, out);
 	write_one(out, "quench_pairs", "gauge", "QP pairs that are known.", snapshot->pairs);
 	write_one(out, "quench_cnp_handled_total", "counter", "CNPs that changed a rate.",
-		snapshot->cnps_handled);
+		snapshot->counters.cnps_handled);
 	write_one(out, "quench_cnp_unenforced_total", "counter",
-		"CNPs for QPs that have no class of their own.", snapshot->cnps_unenforced);
+		"CNPs for QPs that have no class of their own.",
+		snapshot->counters.cnps_unenforced);
+	write_one(out, "quench_starts_total", "counter",
+		"Agents that have worked with the counters shown here.", snapshot->counters.starts);
 	write_one(out, "quench_netlink_ops_total", "counter", "Rate changes sent to the kernel.",
-		snapshot->rate_changes);
+		snapshot->counters.rate_changes);
 	write_one(out, "quench_netlink_errors_total", "counter",
-		"Rate changes that the kernel refused.", snapshot->netlink_errors);
+		"Rate changes that the kernel refused.", snapshot->counters.netlink_errors);
 }

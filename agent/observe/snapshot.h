@@ -32,10 +32,7 @@ struct snapshot {
 	size_t classes_count;
 	struct policy_class classes[CLASSES_MAX];
 	uint64_t pairs;
-	uint64_t rate_changes; /* sent to the kernel */
-	uint64_t netlink_errors;
-	uint64_t cnps_handled;	  /* by the fast thread */
-	uint64_t cnps_unenforced; /* for QPs that have no class of their own */
+	struct agent_counters counters;
 };
 
 /* One flow with what is known about it. */

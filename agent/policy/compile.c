@@ -31,6 +31,7 @@ void compile_conf(const struct policy *policy, struct conf *conf)
 	conf->mark_mask = COMPILE_MARK_MASK;
 	conf->slots = compile_slots(policy);
 	conf->cnp_tos = policy->cnp.dscp << 2;
+	conf->cnp_pcp = policy->cnp.priority;
 	memset(conf->dscp_class, CLASS_NONE, sizeof(conf->dscp_class));
 	memset(conf->pcp_class, CLASS_NONE, sizeof(conf->pcp_class));
 	for (size_t c = 0; c < policy->classes_count; c++) {

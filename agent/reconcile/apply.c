@@ -201,8 +201,9 @@ int tree_install(
 }
 
 /* The object with nothing left that could hold a frame up; false if it never does. */
-static bool object_opened(struct tc_object *obj)
+static bool object_opened(struct tc_object *obj, const void *arg)
 {
+	(void)arg;
 	switch (obj->kind) {
 	case TC_HTB_CLASS:
 		obj->htb_class.rate_bps = obj->htb_class.ceil_bps = TREE_OPEN_BPS;
@@ -219,8 +220,12 @@ static bool object_opened(struct tc_object *obj)
 	}
 }
 
-/* Best effort: what cannot be opened shows in what is left over after the drain. */
-static void open_all(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n)
+/* What is to become of an object of the tree; false: it stays as it is. */
+typedef bool (*object_edit)(struct tc_object *obj, const void *arg);
+
+/* Best effort, in place: what could not be changed shows when the device is read again. */
+static void change_all(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n,
+	object_edit edit, const void *arg)
 {
 	struct rtnl_faults faults;
 	size_t i;
@@ -228,7 +233,7 @@ static void open_all(struct rtnl *nl, int ifindex, const struct tc_object *list,
 	for (i = 0; i < n; i++) {
 		struct tc_object obj = list[i];
 
-		if (!object_opened(&obj))
+		if (!edit(&obj, arg))
 			continue;
 		if (tc_batch(nl, ifindex, &obj, TC_CHANGE, NULL) != -ENOSPC)
 			continue;
@@ -237,6 +242,116 @@ static void open_all(struct rtnl *nl, int ifindex, const struct tc_object *list,
 	}
 	rtnl_batch_send(nl);
 	rtnl_batch_errors(nl, &faults);
+}
+
+static bool is_changeable(struct tc_object *obj, const void *arg)
+{
+	(void)arg;
+	return obj->kind != TC_HTB && obj->kind != TC_OTHER && obj->kind != TC_OTHER_CLASS;
+}
+
+int tree_adopt(
+	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err)
+{
+	struct tc_object *have;
+	size_t m;
+	int rc = tc_read(nl, ifindex, &have, &m, err);
+
+	if (rc)
+		return rc;
+	if (!root_is_ours(root_find(have, m)))
+		rc = qerr_set(err, -ENOENT, "no queue tree of an earlier agent");
+	free(have);
+	if (rc)
+		return rc;
+	change_all(nl, ifindex, list, n, is_changeable, NULL);
+	return read_and_compare(nl, ifindex, list, n, err);
+}
+
+static bool is_there(const struct tc_object *want, const struct tc_object *have, size_t m)
+{
+	size_t i;
+
+	for (i = 0; i < m; i++)
+		if (have[i].kind == want->kind && have[i].handle == want->handle &&
+			have[i].parent == want->parent)
+			return true;
+	return false;
+}
+
+/* One by one, parents first; deleting a qdisc may have left the kernel's default in its place. */
+static int create_missing(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n,
+	const struct tc_object *have, size_t m, size_t *missing, struct qerr *err)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < n && !rc; i++) {
+		if (is_there(&list[i], have, m))
+			continue;
+		rc = tc_apply(nl, ifindex, &list[i], TC_CREATE, err);
+		if (rc == -EEXIST)
+			rc = 0;
+		(*missing)++;
+	}
+	return rc;
+}
+
+int tree_mend(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, bool change,
+	size_t *missing, struct qerr *err)
+{
+	struct tc_object *have;
+	size_t m, count = 0;
+	int rc = tc_read(nl, ifindex, &have, &m, err);
+
+	if (rc)
+		return rc;
+	rc = root_check(have, m, err);
+	if (rc == -EBUSY)
+		link_error(ifindex, err, rc);
+	else
+		rc = create_missing(nl, ifindex, list, n, have, m, &count, err);
+	if (!rc && change)
+		change_all(nl, ifindex, list, n, is_changeable, NULL);
+	free(have);
+	if (missing)
+		*missing = count;
+	return rc;
+}
+
+/* Only what holds frames up on behalf of a live agent: gates and QP classes, not the port. */
+static bool object_released(struct tc_object *obj, const void *arg)
+{
+	const uint64_t *line_rate_bps = arg;
+
+	if (obj->kind == TC_TBF)
+		return object_opened(obj, NULL);
+	if (obj->kind != TC_HTB_CLASS || obj->handle >> 16 == TREE_ROOT ||
+		(obj->handle & 0xffff) < MINOR_QP)
+		return false;
+	obj->htb_class.rate_bps = obj->htb_class.ceil_bps = *line_rate_bps;
+	return true;
+}
+
+int tree_release(struct rtnl *nl, int ifindex, uint64_t line_rate_bps, struct qerr *err)
+{
+	struct tc_object *have;
+	int kick, rc;
+	size_t n;
+
+	rc = tc_read(nl, ifindex, &have, &n, err);
+	if (rc)
+		return rc;
+	if (root_is_ours(root_find(have, n))) {
+		change_all(nl, ifindex, have, n, object_released, &line_rate_bps);
+		kick = link_kick_open(NULL);
+		if (kick >= 0) {
+			link_kick(kick, ifindex, TREE_CLASS(TREE_ROOT, MINOR_SINK));
+			close(kick);
+		}
+	}
+	free(have);
+	return 0;
 }
 
 static uint64_t now_ns(void)
@@ -277,7 +392,7 @@ static int open_and_delete(
 	struct tc_qdisc_stats left;
 	int rc;
 
-	open_all(nl, ifindex, list, n);
+	change_all(nl, ifindex, list, n, object_opened, NULL);
 	rc = drain(nl, ifindex, &left, err);
 	if (!rc)
 		rc = tc_apply(nl, ifindex, &our_root, TC_DELETE, err);

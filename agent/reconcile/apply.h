@@ -31,6 +31,29 @@ int tree_install(
 int tree_remove(struct rtnl *nl, int ifindex, struct qerr *err);
 
 /*
+ * Take over the tree that an earlier agent left on the device: every value is set in place to
+ * list's, and all is read back and compared. No queue is emptied and no frame held up. -ENOENT
+ * when our root is not there, -EIO when the tree has another shape; the device then has what it
+ * had, but for values already set.
+ */
+int tree_adopt(
+	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err);
+
+/*
+ * Create those objects of list that are not on the device, or all of them; with change, set the
+ * others to list's values in place. *missing (may be NULL) is how many there were to create.
+ * -EBUSY when somebody else's root is in the way.
+ */
+int tree_mend(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, bool change,
+	size_t *missing, struct qerr *err);
+
+/*
+ * Fail open, in place: our gates on the device open, our QP classes at line_rate_bps. Success when
+ * our root is not there. Uses the socket's batch.
+ */
+int tree_release(struct rtnl *nl, int ifindex, uint64_t line_rate_bps, struct qerr *err);
+
+/*
  * Is every object of want among have (tc_read's), with equal values? -EIO, and *err with the
  * first difference, else. Others in have are not looked at.
  */

@@ -39,6 +39,7 @@ enum {
 	TREE_SINK_LEAF = 0x9032,
 	TREE_SLOT_LEAF = 0xa000, /* + class * SLOTS_MAX + ingress slot */
 	TREE_QP_LEAF = 0xb000,	 /* + QP class */
+	TREE_END = 0xc000,	 /* no handle of ours from here on */
 
 	MINOR_PORT = 0x1,
 	MINOR_PRIORITY = 0x10, /* + class */
@@ -79,7 +80,8 @@ struct conf {
 	__u32 mark_mask; /* the bits of skb->mark that are ours, on clones only */
 	__u32 slots;	 /* ports + 1 */
 	__u8 cnp_tos;
-	__u8 zero[7];
+	__u8 cnp_pcp; /* in the VLAN tag of a CNP about a tagged frame */
+	__u8 zero[6];
 	__u8 dscp_class[64]; /* class of each DSCP, or CLASS_NONE */
 	__u8 pcp_class[8];   /* for frames without an IP header */
 	struct class_conf classes[CLASSES_MAX];
@@ -239,8 +241,20 @@ struct pair {
 };
 _Static_assert(sizeof(struct pair) == 32, "pair");
 
+/* What the agent counts, kept in a map so that it outlives the agent. */
+struct agent_counters {
+	__u64 cnps_handled;    /* CNPs that changed a rate */
+	__u64 cnps_unenforced; /* CNPs for QPs that have no class of their own */
+	__u64 rate_changes;    /* sent to the kernel */
+	__u64 netlink_errors;  /* of those, refused */
+	__u64 starts;	       /* agents that have worked with these maps */
+	__u32 qdisc_gone; /* set by the kernel when a qdisc of ours dies, cleared by the agent */
+	__u32 zero;
+};
+_Static_assert(sizeof(struct agent_counters) == 48, "agent_counters");
+
 /* Events, kernel to fast thread, through the ring. */
-enum event_type { EVENT_CNP = 1, EVENT_CM = 2 };
+enum event_type { EVENT_CNP = 1, EVENT_CM = 2, EVENT_QDISC_GONE = 3 };
 
 struct event {
 	__u32 type;

@@ -341,11 +341,29 @@ WIRE_INLINE __be16 wire_ipv4_check(const struct wire_ipv4 *ip)
 	return (__u16)~sum;
 }
 
+/*
+ * The sum over the pseudo header that belongs in the checksum field of a UDP datagram of len bytes
+ * whose checksum somebody is still to complete (RFC 768, RFC 8200 8.1). In and out as stored.
+ */
+WIRE_INLINE __be16 wire_udp_pseudo_sum(const struct flow_key *key, __u16 len)
+{
+	__u32 sum = WIRE_HTONS(len) + WIRE_HTONS(IP_PROTO_UDP), i;
+
+	/* the 0xffff that marks a mapped IPv4 address is 0 in ones' complement */
+	for (i = 0; i < 4; i++) {
+		sum += (key->src[i] & 0xffff) + (key->src[i] >> 16);
+		sum += (key->dst[i] & 0xffff) + (key->dst[i] >> 16);
+	}
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)((sum & 0xffff) + (sum >> 16));
+}
+
 /* Whose CNP: everything as it stands in the CE-marked data frame, but for peer_qpn and tos. */
 struct cnp_request {
 	struct flow_key key; /* of the data frame: the CNP goes from key.dst to key.src */
 	__u32 peer_qpn;	     /* the data sender's QP */
 	__be16 udp_src;
+	__be16 udp_check; /* 0, but where somebody is still to complete it */
 	__u16 pkey;
 	__u8 tos;
 };
@@ -356,7 +374,7 @@ WIRE_INLINE void wire_build_cnp_tail(
 	udp->src = r->udp_src;
 	udp->dst = WIRE_HTONS(ROCE_V2_UDP_PORT);
 	udp->len = WIRE_HTONS(CNP_IPV4_BYTES - IPV4_MIN_BYTES);
-	udp->check = 0;
+	udp->check = r->udp_check; /* the ICRC does not cover it */
 	bth->opcode = OP_CNP;
 	bth->flags = 0;
 	bth->pkey = WIRE_HTONS(r->pkey);

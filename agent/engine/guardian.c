@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The guardian: opens everything when the agent dies or hangs.
+#include "engine/guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "netlink/link.h"
+#include "netlink/rtnl.h"
+#include "reconcile/apply.h"
+
+static int pid_open(pid_t pid)
+{
+	return syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* In the child: only calls that are safe after fork. The two descriptors must outlive exec. */
+static void become_guardian(const char *instance, int agent_fd, int beat_fd)
+{
+	char agent[16], beat[16];
+
+	snprintf(agent, sizeof(agent), "%d", agent_fd);
+	snprintf(beat, sizeof(beat), "%d", beat_fd);
+	fcntl(agent_fd, F_SETFD, 0);
+	fcntl(beat_fd, F_SETFD, 0);
+	setsid(); /* a Ctrl-C for the agent is none for the guardian */
+	execl("/proc/self/exe", "quench", "guardian", "--instance", instance, agent, beat, NULL);
+	_exit(127);
+}
+
+static void reap(struct guardian *guardian)
+{
+	if (guardian->pid)
+		waitpid(guardian->pid, NULL, 0);
+	if (guardian->pid_fd >= 0)
+		close(guardian->pid_fd);
+	guardian->pid = 0;
+	guardian->pid_fd = -1;
+}
+
+int guardian_start(struct guardian *guardian, const struct instance *instance, struct qerr *err)
+{
+	int agent_fd;
+	pid_t pid;
+
+	reap(guardian);
+	if (guardian->beats[0] < 0 && pipe2(guardian->beats, O_CLOEXEC | O_NONBLOCK))
+		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
+	agent_fd = pid_open(getpid());
+	if (agent_fd < 0)
+		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
+	pid = fork();
+	if (!pid)
+		become_guardian(instance->name, agent_fd, guardian->beats[0]);
+	close(agent_fd);
+	if (pid < 0)
+		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
+	guardian->pid = pid;
+	guardian->pid_fd = pid_open(pid);
+	return 0;
+}
+
+void guardian_beat(const struct guardian *guardian)
+{
+	if (write(guardian->beats[1], "", 1) < 0)
+		return; /* a full pipe has signs of life enough */
+}
+
+void guardian_stop(struct guardian *guardian)
+{
+	if (guardian->pid)
+		kill(guardian->pid, SIGKILL);
+	reap(guardian);
+	for (int i = 0; i < 2; i++)
+		if (guardian->beats[i] >= 0)
+			close(guardian->beats[i]);
+	*guardian = GUARDIAN_NONE;
+}
+
+static void open_ports(struct rtnl *nl, const struct instance_state *state)
+{
+	for (size_t i = 0; i < state->ports_count; i++) {
+		const struct instance_port *port = &state->ports[i];
+		struct qerr err = {};
+
+		if (port->line_rate_bps &&
+			tree_release(nl, port->ifindex, port->line_rate_bps, &err))
+			fprintf(stderr, "quench guardian: port %s: %s\n", port->name, err.text);
+	}
+}
+
+static void take_beats(int fd)
+{
+	char beats[256];
+
+	while (read(fd, beats, sizeof(beats)) > 0)
+		;
+}
+
+int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, struct qerr *err)
+{
+	const struct sched_param first = {.sched_priority = 1};
+	struct pollfd fds[] = {
+		{.fd = agent_fd, .events = POLLIN}, {.fd = beat_fd, .events = POLLIN}};
+	struct instance_state state;
+	bool hung = false;
+	struct rtnl *nl;
+	int code = instance_load(instance, &state, err);
+
+	if (!code)
+		code = rtnl_open(&nl, err);
+	if (code)
+		return code;
+	sched_setscheduler(0, SCHED_RR, &first); /* it runs for some milliseconds in its life */
+	for (;;) {
+		int n = poll(fds, 2, GUARDIAN_PATIENCE_MS);
+
+		if (n > 0 && fds[0].revents)
+			break;
+		if (n > 0) {
+			take_beats(beat_fd);
+			hung = false;
+		} else if (n == 0 && !hung) {
+			fprintf(stderr, "quench guardian: instance %s hangs: all open\n",
+				instance->name);
+			open_ports(nl, &state);
+			hung = true;
+		}
+	}
+	open_ports(nl, &state);
+	fprintf(stderr,
+		"quench guardian: instance %s died: all open; `quench run` takes over, "
+		"`quench release` cleans up\n",
+		instance->name);
+	rtnl_close(nl);
+	return 0;
+}

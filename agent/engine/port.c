@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// One port: planned from the policy, put in place, kept true, taken off.
+#include "engine/port.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "netlink/tc.h"
+#include "policy/compile.h"
+#include "reconcile/apply.h"
+
+enum { ROOT_FILTER_PREFERENCE = 1 };
+
+bool port_has_queues(const struct engine_port *port)
+{
+	return port->policy->role == PORT_GATEWAY || port->policy->role == PORT_HOST;
+}
+
+uint32_t port_refs(const struct engine_port *port)
+{
+	return ref_qp_leaf(port->spec.slots, port->spec.qp_count);
+}
+
+static void plan_spec(const struct engine *engine, struct engine_port *port)
+{
+	const struct policy *policy = engine->policy;
+	struct tree_spec *spec = &port->spec;
+
+	memset(spec, 0, sizeof(*spec));
+	spec->rate_bps = port->policy->rate_bps;
+	spec->mtu_bytes = port->link.mtu_bytes;
+	spec->classes_count = policy->classes_count;
+	for (size_t c = 0; c < policy->classes_count; c++)
+		spec->classes[c].limit_bytes = policy->classes[c].limit_bytes;
+	spec->slots = compile_slots(policy);
+	compile_dcqcn(policy, port->policy, &port->dcqcn);
+	if (!(port->conf.flags & PORT_REACTION) || !policy->classes_count)
+		return;
+	spec->qp_count = policy->dcqcn.qp_classes;
+	spec->qp_class = compile_reaction_class(policy);
+	spec->line_rate_bps = port->dcqcn.line_rate_bps;
+}
+
+int port_plan(struct engine *engine, size_t i, struct qerr *err)
+{
+	struct engine_port *port = &engine->ports[i], *before = i ? port - 1 : NULL;
+	int code;
+
+	port->policy = &engine->policy->ports[i];
+	code = link_get(engine->nl, port->policy->name, &port->link, err);
+	if (code)
+		return code;
+	port->conf.slot = i + 1;
+	port->conf.flags = compile_port_flags(engine->policy, port->policy);
+	port->conf.reaction_class = compile_reaction_class(engine->policy);
+	memcpy(port->conf.mac, port->link.mac, sizeof(port->conf.mac));
+	plan_spec(engine, port);
+	port->conf.qp_count = port->spec.qp_count;
+	port->conf.refs_base = before ? before->conf.refs_base + port_refs(before) : 0;
+	port->conf.qp_base = before ? before->conf.qp_base + before->conf.qp_count : 0;
+	return port_has_queues(port) ? tree_spec_check(&port->spec, err) : 0;
+}
+
+/* A tree that is there already is taken over if it can be, and else made anew. */
+static int place_tree(struct engine *engine, struct engine_port *port, const struct tc_object *list,
+	size_t n, struct qerr *err)
+{
+	int ifindex = port->link.ifindex, code = -ENOENT;
+
+	if (engine->adopt) {
+		code = tree_adopt(engine->nl, ifindex, list, n, err);
+		if (code == -EIO) {
+			events_note(&engine->events, "%s: making the queues anew", err->text);
+			tree_remove(engine->nl, ifindex, NULL);
+		}
+	}
+	return code ? tree_install(engine->nl, ifindex, list, n, err) : 0;
+}
+
+static int install_tree(struct engine *engine, struct engine_port *port, struct qerr *err)
+{
+	struct tc_object *list;
+	size_t n;
+	int code = tree_build(&port->spec, &list, &n, err);
+
+	if (code)
+		return code;
+	code = place_tree(engine, port, list, n, err);
+	free(list);
+	if (code)
+		return code;
+	port->has_tree = true;
+	return tc_filter_bpf_add(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
+		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
+		TREE_HANDLE(TREE_ROOT), engine->adopt, err);
+}
+
+int port_install(struct engine *engine, struct engine_port *port, struct qerr *err)
+{
+	const char *name = port->policy->name;
+	int ifindex = port->link.ifindex, code;
+
+	if (engine->adopt)
+		port->conf.flags |= PORT_ARMED; /* it all works already */
+	code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
+	if (!code)
+		code = dataplane_attach_xdp(engine->dp, name, ifindex,
+			port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, err);
+	if (code || !port_has_queues(port))
+		return code;
+	code = dataplane_attach_tc(
+		engine->dp, name, ifindex, port->conf.flags & PORT_NOTIFY_INGRESS, err);
+	if (!code)
+		code = install_tree(engine, port, err);
+	if (code)
+		return code;
+	port->conf.flags |= PORT_ARMED;
+	port->conf.generation++;
+	return dataplane_set_port(engine->dp, ifindex, &port->conf, err);
+}
+
+void port_disarm(struct engine *engine, struct engine_port *port)
+{
+	port->conf.flags &= ~(PORT_ARMED | PORT_NOTIFY_INGRESS | PORT_NOTIFY_EGRESS | PORT_MARKS);
+	dataplane_set_port(engine->dp, port->link.ifindex, &port->conf, NULL);
+}
+
+void port_remove_queues(struct engine *engine, struct engine_port *port)
+{
+	struct qerr err = {};
+
+	if (!port->has_tree || port->gone)
+		return;
+	tree_remove(engine->nl, port->link.ifindex, &err);
+	if (err.text[0])
+		fprintf(stderr, "quench: %s\n", err.text);
+	port->has_tree = false;
+}
+
+/* ---- keeping it true ---- */
+
+static void note_result(struct engine *engine, const struct engine_port *port, int code,
+	const struct qerr *err, const char *what)
+{
+	if (code)
+		events_note(&engine->events, "port %s: %s, but that failed: %s", port->policy->name,
+			what, err->text);
+	else
+		events_note(&engine->events, "port %s: %s", port->policy->name, what);
+}
+
+static void lose_port(struct engine *engine, struct engine_port *port)
+{
+	dataplane_forget_port(engine->dp, port->link.ifindex);
+	port->gone = true;
+	port->has_tree = false;
+	port->conf.flags &= ~PORT_ARMED;
+}
+
+/* The interface is another one under the old name: all of ours went with the old one. */
+static void welcome_port(
+	struct engine *engine, struct engine_port *port, const struct link_info *link)
+{
+	struct qerr err = {};
+	int code;
+
+	if (!port->gone)
+		lose_port(engine, port);
+	port->link = *link;
+	port->gone = false;
+	memcpy(port->conf.mac, link->mac, sizeof(port->conf.mac));
+	plan_spec(engine, port);
+	code = port_install(engine, port, &err);
+	fast_port_renew(engine->fast, port->conf.slot, link->ifindex, link->mtu_bytes);
+	note_result(engine, port, code, &err, "is back; set up again");
+}
+
+/*
+ * Make again what somebody deleted of the port's queues, the filter with them, and with change set
+ * what is there to what the spec says now. *missing is how much there was to make.
+ */
+static int mend_queues(struct engine *engine, struct engine_port *port, bool change,
+	size_t *missing, struct qerr *err)
+{
+	int ifindex = port->link.ifindex, code;
+	struct tc_object *list;
+	size_t n;
+
+	*missing = 0;
+	code = tree_build(&port->spec, &list, &n, err);
+	if (code)
+		return code;
+	code = tree_mend(engine->nl, ifindex, list, n, change, missing, err);
+	free(list);
+	if (code || (!*missing && !change))
+		return code;
+	code = tc_filter_bpf_add(engine->nl, ifindex, TREE_HANDLE(TREE_ROOT),
+		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
+		TREE_HANDLE(TREE_ROOT), true, err);
+	port->conf.generation++;
+	dataplane_set_port(engine->dp, ifindex, &port->conf, NULL);
+	fast_port_renew(engine->fast, port->conf.slot, ifindex, port->spec.mtu_bytes);
+	return code;
+}
+
+static void check_mtu(struct engine *engine, struct engine_port *port, uint32_t mtu_bytes)
+{
+	struct qerr err = {};
+	char what[64];
+	size_t missing;
+	int code;
+
+	if (mtu_bytes == port->link.mtu_bytes)
+		return;
+	snprintf(what, sizeof(what), "MTU is %u now, was %u; queues follow", mtu_bytes,
+		port->link.mtu_bytes);
+	port->link.mtu_bytes = port->spec.mtu_bytes = mtu_bytes;
+	code = mend_queues(engine, port, true, &missing, &err);
+	note_result(engine, port, code, &err, what);
+}
+
+static void check_queues(struct engine *engine, struct engine_port *port)
+{
+	struct qerr err = {};
+	size_t missing;
+	int code = mend_queues(engine, port, false, &missing, &err);
+
+	if (code || missing)
+		note_result(
+			engine, port, code, &err, "somebody deleted queues of ours; made again");
+}
+
+void port_check(struct engine *engine, struct engine_port *port)
+{
+	struct link_info link;
+
+	if (link_get(engine->nl, port->policy->name, &link, NULL)) {
+		if (port->gone)
+			return;
+		lose_port(engine, port);
+		events_note(&engine->events, "port %s: the interface is gone", port->policy->name);
+		return;
+	}
+	if (port->gone || link.ifindex != port->link.ifindex)
+		return welcome_port(engine, port, &link);
+	if (link.running != port->link.running) {
+		port->link.running = link.running;
+		events_note(&engine->events, "port %s: link %s", port->policy->name,
+			link.running ? "up" : "down");
+	}
+	if (!port_has_queues(port))
+		return;
+	check_mtu(engine, port, link.mtu_bytes);
+	check_queues(engine, port);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// What the agent tells of itself: metrics, and the answers to commands.
+#include "engine/show.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/port.h"
+#include "engine/state.h"
+#include "netlink/tc.h"
+#include "observe/snapshot.h"
+
+static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port *out)
+{
+	const struct fast_gauges *gauges = fast_gauges(engine->fast);
+	const struct engine_port *port = &engine->ports[i];
+	struct tc_qdisc_stats stats;
+
+	memcpy(out->name, port->link.name, sizeof(out->name));
+	out->role = port->policy->role;
+	out->xdp = dataplane_xdp_mode(engine->dp, port->link.ifindex);
+	dataplane_get_stats(engine->dp, port->conf.slot, &out->stats);
+	dataplane_get_state(engine->dp, port->conf.slot, &out->state);
+	out->qps_limited = gauges->limited[port->conf.slot];
+	out->qp_classes_taken = gauges->taken[port->conf.slot];
+	if (!port_has_queues(port))
+		return;
+	for (size_t c = 0; c < engine->policy->classes_count; c++)
+		if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_GATE + c), &stats,
+			    NULL))
+			out->occupancy_bytes[c] = stats.backlog_bytes;
+	if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT), &stats, NULL))
+		out->queue_drops = stats.drops;
+}
+
+static struct snapshot *take_snapshot(struct engine *engine)
+{
+	const struct fast_gauges *gauges = fast_gauges(engine->fast);
+	struct snapshot *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	snprintf(s->instance, sizeof(s->instance), "%s", engine->instance->name);
+	snprintf(s->policy_path, sizeof(s->policy_path), "%s", engine->policy_path);
+	s->policy_loaded_at = engine->loaded_at;
+	s->classes_count = engine->policy->classes_count;
+	memcpy(s->classes, engine->policy->classes, sizeof(s->classes));
+	s->pairs = gauges->pairs;
+	s->counters = *dataplane_counters(engine->dp);
+	s->ports_count = engine->ports_count;
+	pthread_mutex_lock(&engine->nl_lock);
+	for (size_t i = 0; i < engine->ports_count; i++)
+		snapshot_port(engine, i, &s->ports[i]);
+	pthread_mutex_unlock(&engine->nl_lock);
+	return s;
+}
+
+void show_metrics(void *arg, FILE *out)
+{
+	struct snapshot *s = take_snapshot(arg);
+
+	if (s)
+		snapshot_write_metrics(s, out);
+	free(s);
+}
+
+static json_t *show_status(struct engine *engine)
+{
+	struct snapshot *s = take_snapshot(engine);
+	json_t *doc = s ? snapshot_status_json(s) : NULL;
+
+	free(s);
+	return doc;
+}
+
+struct flows_walk {
+	struct engine *engine;
+	json_t *list;
+};
+
+/* CNPs that arrived about this flow are counted under the way back. */
+static void fill_pair(const struct engine *engine, struct snapshot_flow *f)
+{
+	struct flow_key back = {.dst_qpn = 0};
+	struct pair pair;
+
+	if (!dataplane_get_pair(engine->dp, &f->key, &f->pair))
+		return;
+	memcpy(back.src, f->key.dst, sizeof(back.src));
+	memcpy(back.dst, f->key.src, sizeof(back.dst));
+	back.dst_qpn = f->pair.peer_qpn;
+	if (dataplane_get_pair(engine->dp, &back, &pair))
+		f->cnp_received = pair.cnp_received;
+}
+
+static void show_flow(
+	void *arg, const struct flow_key *key, const struct flow *flow, const struct qp *qp)
+{
+	struct flows_walk *walk = arg;
+	const struct engine *engine = walk->engine;
+	struct snapshot_flow f = {.key = *key, .flow = *flow};
+
+	fill_pair(engine, &f);
+	if (qp && qp->leaf != QP_SHARED_LEAF && flow->slot && flow->slot <= engine->ports_count)
+		f.rate_bps = fast_rate_bps(
+			engine->fast, engine->ports[flow->slot - 1].conf.qp_base + qp->leaf);
+	json_array_append_new(walk->list, snapshot_flow_json(&f));
+}
+
+static json_t *show_flows(struct engine *engine)
+{
+	struct flows_walk walk = {.engine = engine, .list = json_array()};
+
+	dataplane_each_flow(engine->dp, show_flow, &walk);
+	return json_pack("{s:i, s:s, s:o}", "version", 1, "instance", engine->instance->name,
+		"flows", walk.list);
+}
+
+static json_t *show_events(struct engine *engine)
+{
+	return json_pack("{s:i, s:s, s:o}", "version", 1, "instance", engine->instance->name,
+		"events", events_json(&engine->events));
+}
+
+static json_t *on_release(struct engine *engine)
+{
+	engine->release = true;
+	return json_pack("{s:s}", "result", "releasing");
+}
+
+json_t *show_answer(void *arg, const char *command)
+{
+	static const struct {
+		const char *name;
+		json_t *(*answer)(struct engine *engine);
+	} commands[] = {
+		{"status", show_status},
+		{"flows", show_flows},
+		{"events", show_events},
+		{"release", on_release},
+	};
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(command, commands[i].name))
+			return commands[i].answer(arg);
+	return NULL;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The agent's state, private to this directory. */
+#ifndef QUENCH_ENGINE_STATE_H
+#define QUENCH_ENGINE_STATE_H
+
+#include <pthread.h>
+#include <time.h>
+
+#include "control/dcqcn.h"
+#include "dataplane/dataplane.h"
+#include "engine/events.h"
+#include "engine/fast.h"
+#include "engine/guardian.h"
+#include "engine/instance.h"
+#include "netlink/link.h"
+#include "netlink/rtnl.h"
+#include "observe/http.h"
+#include "policy/policy.h"
+#include "reconcile/tree.h"
+
+struct engine_port {
+	const struct policy_port *policy;
+	struct link_info link;
+	struct port_conf conf;
+	struct tree_spec spec;
+	struct dcqcn_params dcqcn;
+	enum xdp_mode xdp;
+	bool has_tree;
+	bool gone; /* the interface is not there at the moment */
+};
+
+struct engine {
+	struct instance *instance;
+	const struct policy *policy;
+	const char *policy_path;
+	time_t loaded_at;
+	struct conf conf;
+	struct engine_port ports[POLICY_PORTS_MAX];
+	size_t ports_count;
+	struct dataplane *dp;
+	struct fast *fast;
+	struct http *http;
+	struct guardian guardian;
+	struct events events;
+	pthread_mutex_t nl_lock; /* nl and ports: the main thread writes, the HTTP thread reads */
+	struct rtnl *nl;
+	bool adopt;	/* take over what an earlier agent left in place */
+	bool release;	/* stop serving */
+	bool check_due; /* the ports may have changed */
+	int control_fd, signal_fd;
+	int gone_fd;  /* eventfd: a qdisc of ours died */
+	int links_fd; /* rtnetlink: some link changed */
+};
+
+#endif
