@@ -5,8 +5,8 @@ CC        := gcc
 CLANG     := clang
 BPFTOOL   := bpftool
 BUILD     := build$(if $(SAN),/san)
-SANFLAGS  := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all)
 comma     := ,
+SANFLAGS  := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all)
 CFLAGS    := -std=gnu11 -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude -Iagent -I$(BUILD) $(SANFLAGS)
 BPFFLAGS  := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -Iinclude -Ibpf \
              -I/usr/include/$(shell uname -m)-linux-gnu

@@ -8,6 +8,7 @@
 
 #include <linux/if_ether.h>
 
+#include "flow.bpf.h"
 #include "frame.bpf.h"
 #include "kernel.bpf.h"
 #include "quench/build.h"
@@ -163,7 +164,7 @@ static inline __attribute__((always_inline)) bool cnp_morph(struct __sk_buff *sk
 		return false;
 	}
 	skb->mark &= ~conf->mark_mask;
-	__sync_fetch_and_add(&pair->cnp_sent, 1);
+	flow_note_cnp(&f.key);
 	stats->cnp_sent++;
 	return true;
 }

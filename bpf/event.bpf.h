@@ -6,7 +6,7 @@
 #include "maps.bpf.h"
 
 static inline __attribute__((always_inline)) struct event *event_new(__u32 type,
-	const struct wire_frame *f, const struct port_conf *port, struct port_stats *stats)
+	const struct flow_key *key, const struct port_conf *port, struct port_stats *stats)
 {
 	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 
@@ -18,19 +18,17 @@ static inline __attribute__((always_inline)) struct event *event_new(__u32 type,
 	e->type = type;
 	e->slot = port->slot;
 	e->time_ns = bpf_ktime_get_ns();
-	e->key = f->key;
+	e->key = *key;
 	return e;
 }
 
-static inline __attribute__((always_inline)) void event_send_cnp(const struct wire_frame *f,
-	const struct port_conf *port, struct port_stats *stats, __u32 peer_qpn)
+static inline __attribute__((always_inline)) void event_send_cnp(
+	const struct flow_key *data, const struct port_conf *port, struct port_stats *stats)
 {
-	struct event *e = event_new(EVENT_CNP, f, port, stats);
+	struct event *e = event_new(EVENT_CNP, data, port, stats);
 
-	if (!e)
-		return;
-	e->peer_qpn = peer_qpn;
-	bpf_ringbuf_submit(e, 0);
+	if (e)
+		bpf_ringbuf_submit(e, 0);
 }
 
 /* The MAD follows BTH and DETH; what wire_read_cm reads of it lies in its first 72 bytes. */
@@ -51,7 +49,7 @@ static inline __attribute__((always_inline)) void event_send_cm(const void *data
 	mad = (const __u8 *)data + bth_off + BTH_BYTES + DETH_BYTES;
 	if (mad + CM_READ_BYTES > (const __u8 *)end || !wire_read_cm(mad, &cm))
 		return;
-	e = event_new(EVENT_CM, f, port, stats);
+	e = event_new(EVENT_CM, &f->key, port, stats);
 	if (!e)
 		return;
 	e->cm = cm;

@@ -40,4 +40,16 @@ static inline __attribute__((always_inline)) void flow_note(
 	flow->l3 = f->l3;
 }
 
+/* A CNP about the flow, which arrives here or leaves here. */
+static inline __attribute__((always_inline)) void flow_note_cnp(const struct flow_key *key)
+{
+	struct flow *flow = bpf_map_lookup_elem(&flows, key);
+	struct qp *qp = flow ? NULL : bpf_map_lookup_elem(&qps, key);
+
+	if (qp)
+		flow = &qp->flow;
+	if (flow)
+		__sync_fetch_and_add(&flow->cnp, 1);
+}
+
 #endif

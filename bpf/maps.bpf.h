@@ -76,8 +76,8 @@ MAP struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
-	__type(key, __u32); /* port_conf.qp_base + place in the ring */
-	__type(value, __u32);
+	__type(key, __u32);   /* port_conf.qp_base + place in the ring */
+	__type(value, __u64); /* QP class; 8 bytes, for an array's elements are that far apart */
 } qp_free SEC(".maps");
 
 MAP struct {

@@ -38,7 +38,8 @@ static inline __attribute__((always_inline)) bool qp_class_take(
 {
 	struct qp_pool *pool = bpf_map_lookup_elem(&qp_pools, &port->slot);
 	struct qp_class *cls;
-	__u32 at, *leaf;
+	__u64 *leaf;
+	__u32 at;
 
 	if (!pool || !port->qp_count || pool->head == *(volatile __u32 *)&pool->tail)
 		return false;

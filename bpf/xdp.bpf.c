@@ -26,20 +26,25 @@ static inline __attribute__((always_inline)) void on_roce(
 		stats->flows_full++;
 }
 
-/* A CNP's own key (receiver, sender, sender's QPN) is that of the flow that comes back. */
+/* A CNP goes from the data's receiver to its sender: the flow that it is about runs the other way.
+ */
 static inline __attribute__((always_inline)) void on_cnp(
 	const struct wire_frame *f, const struct port_conf *port, struct port_stats *stats)
 {
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &f->key);
+	struct flow_key data = {};
 
 	stats->cnp_received++;
 	if (!pair) {
 		stats->cnp_unknown_pair++;
 		return;
 	}
-	__sync_fetch_and_add(&pair->cnp_received, 1);
+	__builtin_memcpy(data.src, f->key.dst, sizeof(data.src));
+	__builtin_memcpy(data.dst, f->key.src, sizeof(data.dst));
+	data.dst_qpn = pair->peer_qpn;
+	flow_note_cnp(&data);
 	if (port->flags & PORT_REACTION)
-		event_send_cnp(f, port, stats, pair->peer_qpn);
+		event_send_cnp(&data, port, stats);
 }
 
 SEC("xdp.frags")

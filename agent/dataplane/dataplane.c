@@ -39,7 +39,7 @@ struct dataplane {
 	} links[LINKS_MAX];
 	size_t links_count;
 	struct qp_class *qp_classes;
-	uint32_t *qp_free;
+	uint64_t *qp_free;
 	struct qp_pool *qp_pools;
 	struct agent_counters *counters;
 };
@@ -86,25 +86,36 @@ static bool kernel_has_function(const char *name)
 	return has;
 }
 
-/* A directory for the pins, on a bpffs. */
-static int make_pin_dir(const char *path, bool adopt, struct qerr *err)
+/* mkdir -p; 0 or -errno, which is EEXIST when all of it was there. */
+static int make_dirs(const char *path)
 {
 	char part[PATH_MAX];
+	char *slash;
+
+	snprintf(part, sizeof(part), "%s", path);
+	for (slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(part, 0700) && errno != EEXIST)
+			return -errno;
+		*slash = '/';
+	}
+	return mkdir(path, 0700) ? -errno : 0;
+}
+
+/* A directory for the pins, on a bpffs. Other instances remove empty parents as they go. */
+static int make_pin_dir(const char *path, bool adopt, struct qerr *err)
+{
 	struct statfs fs;
+	int code = -ENOENT;
 
 	if (statfs("/sys/fs/bpf", &fs) || fs.f_type != BPF_FS_MAGIC)
 		return qerr_set(err, -ENOENT,
 			"no bpffs at /sys/fs/bpf; mount it: mount -t bpf bpf /sys/fs/bpf");
-	snprintf(part, sizeof(part), "%s", path);
-	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(part, 0700) && errno != EEXIST)
-			return qerr_set(err, -errno, "cannot make %s: %s", part, strerror(errno));
-		*slash = '/';
-	}
-	if (mkdir(path, 0700) && !(adopt && errno == EEXIST))
-		return qerr_set(err, -errno, "cannot make %s: %s", path, strerror(errno));
-	return 0;
+	for (int i = 0; code == -ENOENT && i < 10; i++)
+		code = make_dirs(path);
+	if (!code || (adopt && code == -EEXIST))
+		return 0;
+	return qerr_set(err, code, "cannot make %s: %s", path, strerror(-code));
 }
 
 static void link_path(const struct dataplane *dp, const char *what, int ifindex, char *path)
@@ -182,8 +193,8 @@ static int load(struct dataplane *dp, const struct dataplane_size *size, struct 
 	int code;
 
 	if (stat("/proc/self/ns/net", &netns))
-		return qerr_set(err, -errno, "cannot tell the network namespace: %s",
-			strerror(errno));
+		return qerr_set(
+			err, -errno, "cannot tell the network namespace: %s", strerror(errno));
 	skel->rodata->our_netns = netns.st_ino;
 	skel->rodata->depth_rdonly_cast = kernel_has_function("bpf_rdonly_cast");
 	bpf_map__set_max_entries(skel->maps.flows, size->flows);
@@ -303,6 +314,12 @@ int dataplane_unpin(const char *pin_dir, struct qerr *err)
 	closedir(dir);
 	if (rmdir(pin_dir))
 		return qerr_set(err, -errno, "cannot remove %s: %s", pin_dir, strerror(errno));
+	snprintf(path, sizeof(path), "%s", pin_dir);
+	for (int level = 0; level < 2; level++) { /* v1 and quench, if this was the last instance */
+		*strrchr(path, '/') = '\0';
+		if (rmdir(path))
+			break;
+	}
 	return 0;
 }
 
@@ -578,7 +595,7 @@ struct qp_class *dataplane_qp_classes(const struct dataplane *dp)
 	return dp->qp_classes;
 }
 
-uint32_t *dataplane_qp_free(const struct dataplane *dp)
+uint64_t *dataplane_qp_free(const struct dataplane *dp)
 {
 	return dp->qp_free;
 }

@@ -95,7 +95,7 @@ size_t dataplane_age(struct dataplane *dp, uint64_t before_ns);
 
 /* Memory shared with the programs: see abi.h for who may write what. */
 struct qp_class *dataplane_qp_classes(const struct dataplane *dp);
-uint32_t *dataplane_qp_free(const struct dataplane *dp);
+uint64_t *dataplane_qp_free(const struct dataplane *dp);
 struct qp_pool *dataplane_qp_pools(const struct dataplane *dp);
 struct agent_counters *dataplane_counters(const struct dataplane *dp);
 

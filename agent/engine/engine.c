@@ -83,10 +83,12 @@ static int look_back(struct engine *engine, struct qerr *err)
 	int code = instance_load(engine->instance, &state, err);
 
 	describe_layout(engine, layout);
-	engine->adopt =
-		!code && !strcmp(state.layout, layout) && !access(engine->instance->pin_dir, F_OK);
+	engine->adopt = !code && !strcmp(state.layout, layout) && state.netns == instance_netns() &&
+			!access(engine->instance->pin_dir, F_OK);
 	if (!engine->adopt)
 		return clean_leftovers(engine, err);
+	for (size_t i = 0; i < engine->ports_count; i++)
+		engine->ports[i].claimed = true;
 	fprintf(stderr, "quench: taking over from an agent that died\n");
 	return 0;
 }
@@ -112,18 +114,21 @@ static int load_dataplane(struct engine *engine, struct qerr *err)
 	return code ? code : dataplane_set_conf(engine->dp, &engine->conf, err);
 }
 
-/* Write down what is about to be made, so that it can be taken off whatever happens to us. */
-static int save_state(struct engine *engine, struct qerr *err)
+int engine_save(const struct engine *engine, struct qerr *err)
 {
-	struct instance_state state = {};
+	struct instance_state state = {.netns = instance_netns()};
 
 	describe_layout(engine, state.layout);
 	for (size_t i = 0; i < engine->ports_count; i++) {
-		struct instance_port *port = &state.ports[state.ports_count++];
+		const struct engine_port *port = &engine->ports[i];
+		struct instance_port *saved = &state.ports[state.ports_count];
 
-		memcpy(port->name, engine->ports[i].link.name, sizeof(port->name));
-		port->ifindex = engine->ports[i].link.ifindex;
-		port->line_rate_bps = engine->ports[i].spec.line_rate_bps;
+		if (!port->claimed || port->gone)
+			continue;
+		memcpy(saved->name, port->link.name, sizeof(saved->name));
+		saved->ifindex = port->link.ifindex;
+		saved->line_rate_bps = port->spec.line_rate_bps;
+		state.ports_count++;
 	}
 	return instance_save(engine->instance, &state, err);
 }
@@ -203,7 +208,7 @@ static int start(struct engine *engine, struct qerr *err)
 	if (!code)
 		code = look_back(engine, err);
 	if (!code)
-		code = save_state(engine, err);
+		code = engine_save(engine, err);
 	if (!code)
 		code = load_dataplane(engine, err);
 	if (!code)
@@ -420,6 +425,10 @@ int engine_clean(const struct instance *instance, bool *found, struct qerr *err)
 	*found = !code && (state.ports_count || !access(instance->pin_dir, F_OK));
 	if (code || !*found)
 		return code;
+	if (state.ports_count && state.netns != instance_netns())
+		return qerr_set(err, -EINVAL,
+			"instance %s ran in another network namespace (inode %llu): do this there",
+			instance->name, (unsigned long long)state.netns);
 	code = rtnl_open(&nl, err);
 	if (code)
 		return code;

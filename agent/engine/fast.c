@@ -140,18 +140,13 @@ static void count(__u64 *counter, uint64_t n)
 	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
-/* The CNP came from the data's receiver: turn it round to find the data flow that is to slow down.
- */
 static void on_cnp(struct fast *fast, const struct event *e)
 {
-	struct flow_key data = {.dst_qpn = e->peer_qpn};
 	const struct qp_class *cls;
 	struct port *port;
 	struct qp qp;
 
-	memcpy(data.src, e->key.dst, sizeof(data.src));
-	memcpy(data.dst, e->key.src, sizeof(data.dst));
-	if (!dataplane_get_qp(fast->dp, &data, &qp) || qp.flow.slot >= SLOTS_MAX)
+	if (!dataplane_get_qp(fast->dp, &e->key, &qp) || qp.flow.slot >= SLOTS_MAX)
 		return count(&fast->counters->cnps_unenforced, 1);
 	port = &fast->ports[qp.flow.slot];
 	if (!port->reaction || qp.leaf >= port->conf.spec.qp_count)
@@ -249,7 +244,7 @@ static void tick_port(struct fast *fast, struct port *port, uint64_t now)
 static void pool_put(struct fast *fast, const struct fast_port *conf, uint32_t k)
 {
 	struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[conf->slot];
-	uint32_t *ring = dataplane_qp_free(fast->dp);
+	uint64_t *ring = dataplane_qp_free(fast->dp);
 
 	ring[conf->qp_base + pool->tail % conf->spec.qp_count] = k;
 	__atomic_store_n(&pool->tail, pool->tail + 1, __ATOMIC_RELEASE);
@@ -392,7 +387,7 @@ static int pool_fill(struct fast *fast, const struct fast_port *conf)
 {
 	const struct qp_pool *pool = &dataplane_qp_pools(fast->dp)[conf->slot];
 	const struct qp_class *classes = &dataplane_qp_classes(fast->dp)[conf->qp_base];
-	const uint32_t *ring = &dataplane_qp_free(fast->dp)[conf->qp_base];
+	const uint64_t *ring = &dataplane_qp_free(fast->dp)[conf->qp_base];
 	bool *there = calloc(conf->spec.qp_count, sizeof(*there));
 
 	if (!there)

@@ -85,11 +85,15 @@ void guardian_stop(struct guardian *guardian)
 	*guardian = GUARDIAN_NONE;
 }
 
-static void open_ports(struct rtnl *nl, const struct instance_state *state)
+static void open_ports(struct rtnl *nl, const struct instance *instance)
 {
-	for (size_t i = 0; i < state->ports_count; i++) {
-		const struct instance_port *port = &state->ports[i];
-		struct qerr err = {};
+	struct instance_state state;
+	struct qerr err = {};
+
+	if (instance_load(instance, &state, &err))
+		fprintf(stderr, "quench guardian: %s\n", err.text);
+	for (size_t i = 0; i < state.ports_count; i++) {
+		const struct instance_port *port = &state.ports[i];
 
 		if (port->line_rate_bps &&
 			tree_release(nl, port->ifindex, port->line_rate_bps, &err))
@@ -110,13 +114,10 @@ int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, s
 	const struct sched_param first = {.sched_priority = 1};
 	struct pollfd fds[] = {
 		{.fd = agent_fd, .events = POLLIN}, {.fd = beat_fd, .events = POLLIN}};
-	struct instance_state state;
 	bool hung = false;
 	struct rtnl *nl;
-	int code = instance_load(instance, &state, err);
+	int code = rtnl_open(&nl, err);
 
-	if (!code)
-		code = rtnl_open(&nl, err);
 	if (code)
 		return code;
 	sched_setscheduler(0, SCHED_RR, &first); /* it runs for some milliseconds in its life */
@@ -131,11 +132,11 @@ int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, s
 		} else if (n == 0 && !hung) {
 			fprintf(stderr, "quench guardian: instance %s hangs: all open\n",
 				instance->name);
-			open_ports(nl, &state);
+			open_ports(nl, instance);
 			hung = true;
 		}
 	}
-	open_ports(nl, &state);
+	open_ports(nl, instance);
 	fprintf(stderr,
 		"quench guardian: instance %s died: all open; `quench run` takes over, "
 		"`quench release` cleans up\n",

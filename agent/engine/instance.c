@@ -48,14 +48,27 @@ static bool is_same_file(int fd, const char *path)
 	       held.st_dev == named.st_dev;
 }
 
+/* The state file, made if need be; another instance may remove the directory as it goes. */
+static int open_state(const struct instance *instance)
+{
+	int fd = -1;
+
+	for (int i = 0; fd < 0 && i < 10; i++) {
+		if (mkdir("/run/quench", 0755) && errno != EEXIST)
+			return -1;
+		fd = open(instance->state_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd < 0 && errno != ENOENT)
+			return -1;
+	}
+	return fd;
+}
+
 int instance_lock(struct instance *instance, struct qerr *err)
 {
 	int fd;
 
-	if (mkdir("/run/quench", 0755) && errno != EEXIST)
-		return qerr_set(err, -errno, "cannot make /run/quench: %s", strerror(errno));
 	do {
-		fd = open(instance->state_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		fd = open_state(instance);
 		if (fd < 0)
 			return qerr_set(err, -errno, "cannot open %s: %s", instance->state_path,
 				strerror(errno));
@@ -109,6 +122,7 @@ int instance_load(const struct instance *instance, struct instance_state *state,
 	if (!doc)
 		return qerr_set(err, -EINVAL, "%s:%d:%d: %s", instance->state_path, where.line,
 			where.column, where.text);
+	state->netns = json_integer_value(json_object_get(doc, "netns"));
 	layout = json_string_value(json_object_get(doc, "layout"));
 	snprintf(state->layout, sizeof(state->layout), "%s", layout ? layout : "");
 	json_array_foreach (json_object_get(doc, "ports"), i, port)
@@ -132,8 +146,8 @@ int instance_save(
 			json_pack("{s:s, s:i, s:I}", "name", port->name, "ifindex", port->ifindex,
 				"line_rate_bps", (json_int_t)port->line_rate_bps));
 	}
-	doc = json_pack(
-		"{s:i, s:s, s:o}", "pid", getpid(), "layout", state->layout, "ports", ports);
+	doc = json_pack("{s:i, s:I, s:s, s:o}", "pid", getpid(), "netns", (json_int_t)state->netns,
+		"layout", state->layout, "ports", ports);
 	text = json_dumps(doc, JSON_COMPACT);
 	if (!text || pwrite(instance->lock_fd, text, strlen(text), 0) != (ssize_t)strlen(text) ||
 		ftruncate(instance->lock_fd, strlen(text)))
@@ -144,9 +158,17 @@ int instance_save(
 	return code;
 }
 
+uint64_t instance_netns(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/net", &st) ? 0 : st.st_ino;
+}
+
 void instance_forget(struct instance *instance)
 {
 	unlink(instance->socket_path);
 	unlink(instance->state_path);
+	rmdir("/run/quench"); /* if it was the last */
 	instance_unlock(instance);
 }

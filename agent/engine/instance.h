@@ -31,6 +31,7 @@ struct instance_port {
 #define INSTANCE_LAYOUT_MAX 128
 
 struct instance_state {
+	uint64_t netns;			  /* inode of the network namespace that the ports are in */
 	char layout[INSTANCE_LAYOUT_MAX]; /* what must be equal for the maps to be taken over */
 	size_t ports_count;
 	struct instance_port ports[SLOTS_MAX];
@@ -53,6 +54,9 @@ void instance_unlock(struct instance *instance);
 int instance_load(const struct instance *instance, struct instance_state *state, struct qerr *err);
 int instance_save(
 	const struct instance *instance, const struct instance_state *state, struct qerr *err);
+
+/* The network namespace of this process, as its inode number; 0 when it cannot be told. */
+uint64_t instance_netns(void);
 
 /* The instance is gone for good: remove its state file and socket. The lock must be held. */
 void instance_forget(struct instance *instance);

@@ -111,6 +111,9 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 		return code;
 	code = dataplane_attach_tc(
 		engine->dp, name, ifindex, port->conf.flags & PORT_NOTIFY_INGRESS, err);
+	port->claimed = !code;
+	if (!code)
+		code = engine_save(engine, err);
 	if (!code)
 		code = install_tree(engine, port, err);
 	if (code)
@@ -154,7 +157,7 @@ static void lose_port(struct engine *engine, struct engine_port *port)
 {
 	dataplane_forget_port(engine->dp, port->link.ifindex);
 	port->gone = true;
-	port->has_tree = false;
+	port->has_tree = port->claimed = false;
 	port->conf.flags &= ~PORT_ARMED;
 }
 

@@ -78,21 +78,6 @@ struct flows_walk {
 	json_t *list;
 };
 
-/* CNPs that arrived about this flow are counted under the way back. */
-static void fill_pair(const struct engine *engine, struct snapshot_flow *f)
-{
-	struct flow_key back = {.dst_qpn = 0};
-	struct pair pair;
-
-	if (!dataplane_get_pair(engine->dp, &f->key, &f->pair))
-		return;
-	memcpy(back.src, f->key.dst, sizeof(back.src));
-	memcpy(back.dst, f->key.src, sizeof(back.dst));
-	back.dst_qpn = f->pair.peer_qpn;
-	if (dataplane_get_pair(engine->dp, &back, &pair))
-		f->cnp_received = pair.cnp_received;
-}
-
 static void show_flow(
 	void *arg, const struct flow_key *key, const struct flow *flow, const struct qp *qp)
 {
@@ -100,7 +85,7 @@ static void show_flow(
 	const struct engine *engine = walk->engine;
 	struct snapshot_flow f = {.key = *key, .flow = *flow};
 
-	fill_pair(engine, &f);
+	dataplane_get_pair(engine->dp, key, &f.pair);
 	if (qp && qp->leaf != QP_SHARED_LEAF && flow->slot && flow->slot <= engine->ports_count)
 		f.rate_bps = fast_rate_bps(
 			engine->fast, engine->ports[flow->slot - 1].conf.qp_base + qp->leaf);

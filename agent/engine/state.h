@@ -25,6 +25,7 @@ struct engine_port {
 	struct tree_spec spec;
 	struct dcqcn_params dcqcn;
 	enum xdp_mode xdp;
+	bool claimed; /* XDP is ours, so nobody else's queues are there: in the saved state */
 	bool has_tree;
 	bool gone; /* the interface is not there at the moment */
 };
@@ -51,5 +52,11 @@ struct engine {
 	int gone_fd;  /* eventfd: a qdisc of ours died */
 	int links_fd; /* rtnetlink: some link changed */
 };
+
+/*
+ * Write down which ports are claimed, before anything is made there, so that it can be taken off
+ * whatever happens to us.
+ */
+int engine_save(const struct engine *engine, struct qerr *err);
 
 #endif

@@ -86,9 +86,9 @@ json_t *snapshot_flow_json(const struct snapshot_flow *f)
 		address_json(f->key.src), "dst", address_json(f->key.dst), "dst_qpn",
 		(json_int_t)f->key.dst_qpn, "pair_source", sources[f->pair.source], "packets",
 		(json_int_t)f->flow.packets, "bytes", (json_int_t)f->flow.bytes, "ce",
-		(json_int_t)f->flow.ce, "cnp", (json_int_t)(f->pair.cnp_sent + f->cnp_received),
-		"nak", (json_int_t)f->flow.nak, "retransmissions",
-		(json_int_t)f->flow.retransmissions, "psn_gaps", (json_int_t)f->flow.psn_gaps);
+		(json_int_t)f->flow.ce, "cnp", (json_int_t)f->flow.cnp, "nak",
+		(json_int_t)f->flow.nak, "retransmissions", (json_int_t)f->flow.retransmissions,
+		"psn_gaps", (json_int_t)f->flow.psn_gaps);
 
 	json_object_set_new(
 		doc, "peer_qpn", f->pair.peer_qpn ? json_integer(f->pair.peer_qpn) : json_null());

@@ -39,9 +39,8 @@ struct snapshot {
 struct snapshot_flow {
 	struct flow_key key;
 	struct flow flow;
-	struct pair pair;      /* peer_qpn 0: not known */
-	uint64_t cnp_received; /* about this flow, by its sender */
-	uint64_t rate_bps;     /* 0: not limited here */
+	struct pair pair;  /* peer_qpn 0: not known */
+	uint64_t rate_bps; /* 0: not limited here */
 };
 
 /* The names that the outside sees. */

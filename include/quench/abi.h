@@ -129,10 +129,10 @@ struct qdisc_ref {
 };
 _Static_assert(sizeof(struct qdisc_ref) == 24, "qdisc_ref");
 
-struct port_state {			    /* by slot; written by the egress program */
-	__u32 generation;		    /* the one that the refs were found for */
-	__u32 found;			    /* qdiscs of ours seen by that walk */
-	__u64 retry_ns;			    /* no second walk before this */
+struct port_state {	  /* by slot; written by the egress program */
+	__u32 generation; /* the one that the refs were found for; 0: look again */
+	__u32 found;	  /* qdiscs of ours seen by that walk */
+	__u64 retry_ns;	  /* no second walk before this */
 	__u32 depth_max_bytes[CLASSES_MAX]; /* the deepest that a frame has found */
 };
 _Static_assert(sizeof(struct port_state) == 48, "port_state");
@@ -188,6 +188,7 @@ struct flow {
 	__u64 bytes; /* of the IP packet or GRH: ICRC counted, Ethernet and its padding not */
 	__u64 ce;
 	__u64 nak;
+	__u64 cnp;	       /* about this flow: made here, or come by for its sender */
 	__u64 psn_gaps;	       /* requests whose PSN jumped ahead */
 	__u64 retransmissions; /* requests whose PSN had been seen */
 	__u64 last_ns;	       /* CLOCK_MONOTONIC, to a timer tick */
@@ -196,7 +197,7 @@ struct flow {
 	__u8 psn_known;
 	__u8 l3;
 };
-_Static_assert(sizeof(struct flow) == 64, "flow");
+_Static_assert(sizeof(struct flow) == 72, "flow");
 
 /* Where a QP's frames wait on a reaction-point port (map qps, by flow_key). */
 struct qp {
@@ -205,7 +206,7 @@ struct qp {
 	__u32 leaf;	  /* QP class, or QP_SHARED_LEAF */
 	__u32 generation; /* of that class when it was taken */
 };
-_Static_assert(sizeof(struct qp) == 80, "qp");
+_Static_assert(sizeof(struct qp) == 88, "qp");
 #define QP_SHARED_LEAF 0xffffffffu
 
 /*
@@ -234,12 +235,10 @@ enum pair_source { PAIR_CM = 1, PAIR_POLICY = 2 };
 /* The other end's QPN for a flow: who a CNP about it is for (map pairs, by flow_key). */
 struct pair {
 	__u64 last_cnp_ns; /* sent about this flow */
-	__u64 cnp_sent;
-	__u64 cnp_received; /* CNPs whose own key this is */
 	__u32 peer_qpn;
 	__u32 source; /* enum pair_source */
 };
-_Static_assert(sizeof(struct pair) == 32, "pair");
+_Static_assert(sizeof(struct pair) == 16, "pair");
 
 /* What the agent counts, kept in a map so that it outlives the agent. */
 struct agent_counters {
@@ -260,9 +259,9 @@ struct event {
 	__u32 type;
 	__u32 slot;
 	__u64 time_ns;
-	struct flow_key key; /* of the frame that caused it */
-	struct wire_cm cm;   /* EVENT_CM */
-	__u32 peer_qpn;	     /* EVENT_CNP: the receiver's QPN, so the data flow's dst_qpn */
+	struct flow_key key; /* CNP: of the data flow that is to slow down; CM: of the message */
+	struct wire_cm cm;   /* CM */
+	__u32 zero;
 };
 _Static_assert(sizeof(struct event) == 80, "event");
 

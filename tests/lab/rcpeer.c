@@ -9,6 +9,7 @@
 #include "rcpeer_listen.h"
 #include "rcpeer_send.h"
 #include "rcpeer_icrc.h"
+#include "rcpeer_noise.h"
 
 enum option_kind { OPT_TEXT, OPT_COUNT, OPT_REAL, OPT_FLAG };
 
@@ -26,12 +27,14 @@ enum { OPTION_ROWS_MAX = 24, KEY_LONG = 0x100 };
 
 #define SEND(field)   offsetof(struct send_options, field)
 #define LISTEN(field) offsetof(struct listen_options, field)
+#define NOISE(field)  offsetof(struct noise_options, field)
+#define SINK(field)   offsetof(struct sink_options, field)
 #define QPN_MAX	      0xfff000
 
 static const struct option_row send_options[] = {
 	{'d', "device", "IFACE", "Interface to send from", OPT_TEXT, SEND(ifname), 0, 0, NULL},
-	{'c', "connect", "SERVER", "IPv4 address of the responder", OPT_TEXT, SEND(server), 0, 0,
-		NULL},
+	{'c', "connect", "SERVER", "IPv4 or IPv6 address of the responder", OPT_TEXT, SEND(server),
+		0, 0, NULL},
 	{'q', "qps", "N", "Queue pairs", OPT_COUNT, SEND(qps), 1, 1024, "1"},
 	{'t', "duration", "SECONDS", "How long to send", OPT_REAL, SEND(duration_s), 0.001, 1e6,
 		"10"},
@@ -48,6 +51,12 @@ static const struct option_row send_options[] = {
 		SEND(start_at_s), 0, 1e11, "0"},
 	{KEY_LONG, "offer", "MBIT", "Payload offered per QP in Mbit/s; 0 is back to back", OPT_REAL,
 		SEND(offer_mbit), 0, 1e6, "0"},
+	{KEY_LONG, "pause-every", "MS",
+		"Each QP now and then begins no message for a while: first at different times, "
+		"then this long after its last pause; 0 is never",
+		OPT_REAL, SEND(pause_every_ms), 0, 1e6, "0"},
+	{KEY_LONG, "pause-for", "MS", "Length of each pause", OPT_REAL, SEND(pause_for_ms), 0, 1e6,
+		"0"},
 	{KEY_LONG, "qpn-base", "N", "QPN of the first QP; 0 derives 0x01HH00 from the address",
 		OPT_COUNT, SEND(qpn_base), 0, QPN_MAX, "0"},
 	{'p', "port", "PORT", "RDMA-CM port of the responder", OPT_COUNT, SEND(service_port), 1,
@@ -56,8 +65,8 @@ static const struct option_row send_options[] = {
 		"Retransmission timeout, doubled up to 1000 ms; IBTA's local ACK timeout 15 is 134",
 		OPT_COUNT, SEND(timeout_ms), 1, 1000, "134"},
 	{KEY_LONG, "sndbuf", "BYTES",
-		"Socket buffer per QP: the kernel doubles it, a frame takes about 2304 of it; "
-		"bounds what waits in the egress queue",
+		"Socket buffer per QP: the kernel doubles it, a frame takes about 2304 of it, "
+		"8960 with 4096 bytes of payload; bounds what waits in the egress queue",
 		OPT_COUNT, SEND(sndbuf_bytes), 4096, 1 << 26, "131072"},
 	{KEY_LONG, "connect-timeout", "SECONDS", "Give up connecting after this", OPT_REAL,
 		SEND(connect_timeout_s), 0.1, 1e6, "10"},
@@ -78,12 +87,40 @@ static const struct option_row listen_options[] = {
 		65535, "18515"},
 	{KEY_LONG, "dscp", "DSCP", "DSCP of ACKs and CM answers; they are ECT(0)", OPT_COUNT,
 		LISTEN(dscp), 0, 63, "26"},
+	{KEY_LONG, "hold-acks", "MS",
+		"Hold each ACK and NAK back for so long, as a longer path would", OPT_REAL,
+		LISTEN(hold_acks_ms), 0, 10000, "0"},
 	{KEY_LONG, "progress", NULL, "A line each second on standard error", OPT_FLAG,
 		LISTEN(progress), 0, 0, ""},
 	{0},
 };
 
 static const struct option_row icrc_options[] = {{0}};
+
+static const struct option_row noise_options[] = {
+	{'c', "connect", "SERVER", "IPv4 or IPv6 address of the sink", OPT_TEXT, NOISE(server), 0,
+		0, NULL},
+	{KEY_LONG, "udp", "MBIT", "UDP payload to send, in Mbit/s; 0 is none", OPT_REAL,
+		NOISE(udp_mbit), 0, 1e6, "0"},
+	{KEY_LONG, "tcp", NULL, "Send on a TCP connection, as fast as it goes", OPT_FLAG,
+		NOISE(tcp), 0, 0, ""},
+	{KEY_LONG, "datagram", "BYTES", "UDP payload of each datagram", OPT_COUNT,
+		NOISE(datagram_bytes), 16, 65000, "1400"},
+	{'t', "duration", "SECONDS", "How long to send", OPT_REAL, NOISE(duration_s), 0.001, 1e6,
+		"10"},
+	{'p', "port", "PORT", "Port of the sink, UDP and TCP", OPT_COUNT, NOISE(port), 1, 65535,
+		"5001"},
+	{KEY_LONG, "dscp", "DSCP", "DSCP of all packets", OPT_COUNT, NOISE(dscp), 0, 63, "0"},
+	{0},
+};
+
+static const struct option_row sink_options[] = {
+	{'p', "port", "PORT", "Port to take UDP and TCP on", OPT_COUNT, SINK(port), 1, 65535,
+		"5001"},
+	{'t', "duration", "SECONDS", "Stop after this; 0 waits for SIGTERM or SIGINT", OPT_REAL,
+		SINK(duration_s), 0, 1e6, "0"},
+	{0},
+};
 
 struct command {
 	const char *name, *doc;
@@ -213,15 +250,18 @@ static int usage_error(const char *complaint)
 	return 2;
 }
 
+static const char not_an_address[] = "--connect: not an IPv4 or IPv6 address";
+
 static int run_send(void *options)
 {
 	struct send_options *opt = options;
-	struct in_addr server;
 
-	if (inet_pton(AF_INET, opt->server, &server) != 1)
-		return usage_error("--connect: not an IPv4 address (IPv6 is not spoken yet)");
+	if (!address_parse(opt->server, &opt->server_address))
+		return usage_error(not_an_address);
 	if (opt->mtu_bytes & (opt->mtu_bytes - 1))
 		return usage_error("--mtu: not 256, 512, 1024, 2048 or 4096");
+	if (!opt->pause_every_ms != !opt->pause_for_ms)
+		return usage_error("--pause-every and --pause-for need each other");
 	return send_run(opt);
 }
 
@@ -236,6 +276,22 @@ static int run_icrc(void *options)
 	return icrc_run();
 }
 
+static int run_noise(void *options)
+{
+	struct noise_options *opt = options;
+
+	if (!address_parse(opt->server, &opt->server_address))
+		return usage_error(not_an_address);
+	if (!opt->udp_mbit && !opt->tcp)
+		return usage_error("neither --udp nor --tcp: nothing to send");
+	return noise_run(opt);
+}
+
+static int run_sink(void *options)
+{
+	return sink_run(options);
+}
+
 static const struct command commands[] = {
 	{"send", "Connect QPs to a responder, write messages, report as JSON on standard output.",
 		send_options, run_send},
@@ -246,6 +302,10 @@ static const struct command commands[] = {
 		"the "
 		"ICRC it should have in wire order, and whether it has it.",
 		icrc_options, run_icrc},
+	{"noise", "Send plain UDP and TCP to a sink, report as JSON on standard output.",
+		noise_options, run_noise},
+	{"sink", "Take plain UDP and TCP, report as JSON on standard output.", sink_options,
+		run_sink},
 };
 
 static void print_commands(FILE *to)
@@ -265,6 +325,8 @@ int main(int argc, char **argv)
 	union {
 		struct send_options send;
 		struct listen_options listen;
+		struct noise_options noise;
+		struct sink_options sink;
 	} options = {0};
 	char program[64];
 	size_t i;

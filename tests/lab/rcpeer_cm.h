@@ -113,10 +113,12 @@ static void cm_write_req(__u8 *mad, const struct cm_end *end, const struct peer_
 	put_be16(mad + REQ_REMOTE_LID, 0xffff);
 	memcpy(mad + REQ_LOCAL_GID, path->src, 16);
 	memcpy(mad + REQ_REMOTE_GID, path->dst, 16);
+	if (path_l3(path) == L3_IPV6)
+		put_be32(mad + REQ_FLOW_LABEL, IPV6_FLOW_LABEL << 12);
 	mad[REQ_TRAFFIC_CLASS] = path->tos;
 	mad[REQ_HOP_LIMIT] = IP_TTL_DEFAULT_HOPS;
 	mad[REQ_ACK_TIMEOUT] = ACK_TIMEOUT_CODE << 3;
-	mad[RDMACM_IP_VERSION] = address_is_ipv4(path->src) ? 0x40 : 0x60;
+	mad[RDMACM_IP_VERSION] = path_l3(path) == L3_IPV4 ? 0x40 : 0x60;
 	put_be16(mad + RDMACM_SRC_PORT, path->udp_src_port);
 	cm_put_ip(mad + RDMACM_SRC_ADDR, path->src);
 	cm_put_ip(mad + RDMACM_DST_ADDR, path->dst);

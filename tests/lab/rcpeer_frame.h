@@ -20,6 +20,7 @@ enum {
 	TAIL_BYTES_MAX = 3 + ICRC_BYTES,
 	IP_TTL_DEFAULT_HOPS = 64,
 	IPV4_DONT_FRAGMENT = 0x4000,
+	IPV6_FLOW_LABEL = 0x2c3d5, /* any will do */
 	ECN_ECT0 = 2,
 	PKEY_DEFAULT = 0xffff,
 	BTH_ACK_REQUEST = 0x80,
@@ -45,6 +46,11 @@ struct frame_head {
 static inline bool address_is_ipv4(const __be32 addr[4])
 {
 	return !addr[0] && !addr[1] && addr[2] == WIRE_HTONL(0x0000ffff);
+}
+
+static inline enum wire_l3 path_l3(const struct peer_path *path)
+{
+	return address_is_ipv4(path->dst) ? L3_IPV4 : L3_IPV6;
 }
 
 static inline void put_be16(__u8 *at, __u16 v)
@@ -175,13 +181,28 @@ static void head_put_ipv4(struct frame_head *h, const struct peer_path *path)
 	ip->dst = path->dst[3];
 }
 
-/* How each L3 form starts a frame and says its length; IPv6 is to be a second row. */
+/* The UDP checksum stays 0 behind it too: RoCEv2's payload has the ICRC. */
+static void head_put_ipv6(struct frame_head *h, const struct peer_path *path)
+{
+	struct wire_ipv6 *ip = head_take(h, sizeof(*ip));
+
+	h->l3 = L3_IPV6;
+	ip->version_class_flow =
+		WIRE_HTONL((__u32)6 << 28 | (__u32)path->tos << 20 | IPV6_FLOW_LABEL);
+	ip->next_header = IP_PROTO_UDP;
+	ip->hop_limit = IP_TTL_DEFAULT_HOPS;
+	memcpy(ip->src, path->src, sizeof(ip->src));
+	memcpy(ip->dst, path->dst, sizeof(ip->dst));
+}
+
+/* How each L3 form starts a frame and says its length. */
 static const struct head_l3 {
 	void (*put)(struct frame_head *h, const struct peer_path *path);
 	unsigned int length_off;  /* of the 16-bit length */
 	unsigned int length_from; /* which byte that length starts to count at */
 } head_l3[] = {
 	[L3_IPV4] = {.put = head_put_ipv4, .length_off = 2, .length_from = 0},
+	[L3_IPV6] = {.put = head_put_ipv6, .length_off = 4, .length_from = IPV6_HEADER_BYTES},
 };
 
 /* IP and UDP headers; their lengths are written by head_close. */
@@ -190,7 +211,7 @@ static void head_begin(struct frame_head *h, const struct peer_path *path)
 	struct wire_udp *udp;
 
 	h->len = 0;
-	head_l3[L3_IPV4].put(h, path);
+	head_l3[path_l3(path)].put(h, path);
 	h->udp_off = h->len;
 	udp = head_take(h, sizeof(*udp));
 	udp->src = WIRE_HTONS(path->udp_src_port);

@@ -13,7 +13,6 @@ enum {
 	ACK_AT_LEAST_EVERY = 16,
 	ANSWER_AFTER_FRAMES = 16, /* frames read from the ring before answers leave */
 	FLOWS_MAX = 4096,
-	QPS_PER_HOST = 0x100, /* QPNs between the bases of two hosts */
 	RESPONDER_RING_SLOTS = 4096,
 	ANSWER_RETRY_MS = 1,
 	MSN_MASK = 0xffffff,
@@ -22,7 +21,7 @@ enum {
 struct listen_options {
 	const char *ifname;
 	__u64 qpn_base, dscp, service_port;
-	double duration_s;
+	double duration_s, hold_acks_ms;
 	bool progress;
 };
 
@@ -87,13 +86,29 @@ struct recv_flow {
 	struct timeline payload;
 };
 
+/* An answer as it was when it was made, on its way through the time that answers are held back. */
+struct answer {
+	size_t flow;
+	__u64 due_ns;
+	__u32 psn, msn;
+	bool nak;
+};
+
+/* Answers in the order they were made in, which is the order they leave in. */
+struct answer_queue {
+	struct answer *items; /* a ring: item i is at i modulo the room */
+	size_t room;	      /* a power of two, or 0 */
+	__u64 taken, added;
+};
+
 struct responder {
 	struct peer peer;
 	const struct listen_options *opt;
 	struct recv_flow *flows;
 	size_t flow_count, flow_room;
+	struct answer_queue answers;
 	__u64 frames_unknown_qp;
-	__u64 end_ns, progress_ns, progress_bytes;
+	__u64 hold_ns, end_ns, progress_ns, progress_bytes;
 };
 
 static struct recv_flow *flow_by_qpn(struct responder *r, const struct rx_frame *f)
@@ -105,7 +120,7 @@ static struct recv_flow *flow_by_qpn(struct responder *r, const struct rx_frame 
 
 static bool flow_is_from(const struct recv_flow *flow, const struct rx_frame *f)
 {
-	return !memcmp(f->wire.key.src, flow->path.dst, sizeof(flow->path.dst));
+	return address_equal(f->wire.key.src, flow->path.dst);
 }
 
 /* The flow of the initiator's communication ID. */
@@ -133,7 +148,8 @@ static void answer_cm(struct responder *r, const struct recv_flow *flow, __u16 a
 	head_put_bth(h, OP_UD_SEND_ONLY, 0, QPN_CM, false, p->cm_psn++);
 	head_put_deth(h, CM_QKEY, QPN_CM);
 	batch_add(&p->batch, &path, mad, sizeof(mad), 0);
-	batch_send(&p->batch, &p->control, now); /* the other side asks again when it is lost */
+	/* the other side asks again when it is lost */
+	batch_send(&p->batch, &p->control[path_l3(&path)], now);
 }
 
 static struct recv_flow *flow_create(
@@ -146,7 +162,7 @@ static struct recv_flow *flow_create(
 	r->flows = grow(r->flows, &r->flow_room, r->flow_count + 1, sizeof(*r->flows));
 	flow = &r->flows[r->flow_count];
 	memset(flow, 0, sizeof(*flow));
-	memcpy(flow->path.src, r->peer.addr, sizeof(flow->path.src));
+	memcpy(flow->path.src, f->wire.key.dst, sizeof(flow->path.src));
 	memcpy(flow->path.dst, f->wire.key.src, sizeof(flow->path.dst));
 	flow->cm = (struct cm_end){
 		.local_id = random_u32(),
@@ -353,47 +369,125 @@ static void responder_on_frame(void *ctx, const struct rx_frame *f)
 	}
 }
 
-/* ACKs carry the last PSN taken, a NAK the one that is missed; either confirms all before it. */
-static void batch_add_answer(struct responder *r, const struct recv_flow *flow)
+static struct answer *queue_at(const struct answer_queue *q, __u64 i)
 {
-	__u32 psn = flow->nak_due ? flow->expected_psn : flow->expected_psn - 1;
-	__u8 syndrome = flow->nak_due ? AETH_NAK_PSN_SEQUENCE : AETH_ACK | AETH_CREDIT_NONE;
-	struct frame_head *h = batch_begin(&r->peer.batch, &flow->path);
-
-	head_put_bth(h, OP_RC_ACK, 0, flow->cm.peer_qpn, false, psn);
-	head_put_aeth(h, syndrome, flow->msn);
-	batch_add(&r->peer.batch, &flow->path, NULL, 0, 0);
+	return &q->items[i & (q->room - 1)];
 }
 
-static void flow_note_answered(struct recv_flow *flow)
+static bool queue_empty(const struct answer_queue *q)
 {
-	flow->count.naks_sent += flow->nak_due;
-	flow->count.acks_sent += !flow->nak_due;
+	return q->taken == q->added;
+}
+
+static void queue_make_room(struct answer_queue *q)
+{
+	struct answer_queue bigger = {.room = q->room ? q->room * 2 : 64};
+	__u64 i;
+
+	if (q->added - q->taken < q->room)
+		return;
+	bigger.items = calloc(bigger.room, sizeof(*bigger.items));
+	if (!bigger.items)
+		err(1, "memory");
+	for (i = q->taken; i != q->added; i++)
+		*queue_at(&bigger, bigger.added++) = *queue_at(q, i);
+	free(q->items);
+	*q = bigger;
+}
+
+/* ACKs carry the last PSN taken, a NAK the one that is missed; either confirms all before it. */
+static void queue_answer(struct responder *r, struct recv_flow *flow, __u64 now)
+{
+	struct answer_queue *q = &r->answers;
+
+	queue_make_room(q);
+	*queue_at(q, q->added++) = (struct answer){
+		.flow = flow - r->flows,
+		.due_ns = now + r->hold_ns,
+		.psn = flow->nak_due ? flow->expected_psn : flow->expected_psn - 1,
+		.msn = flow->msn,
+		.nak = flow->nak_due,
+	};
 	flow->ack_due = false;
 	flow->nak_due = false;
 	flow->unanswered = 0;
 }
 
-/* Send the answers that are due. False when the stack refused some: they stay due. */
-static bool responder_answer(struct responder *r, __u64 now)
+/*
+ * Make the answers that the flows owe. When the stack has refused to take those before, flows go
+ * on owing theirs, so that one answer will do for many frames.
+ */
+static void responder_make_answers(struct responder *r, __u64 now)
 {
-	struct recv_flow *due[TX_BATCH], *end = r->flows + r->flow_count, *flow = r->flows;
-	unsigned int n, sent, i;
+	struct recv_flow *flow;
 
-	while (flow < end) {
-		for (n = 0; flow < end && n < TX_BATCH; flow++) {
-			if (!flow->ack_due && !flow->nak_due)
-				continue;
-			due[n++] = flow;
-			batch_add_answer(r, flow);
-		}
-		sent = n ? batch_send(&r->peer.batch, &r->peer.control, now) : 0;
-		for (i = 0; i < sent; i++)
-			flow_note_answered(due[i]);
-		if (sent < n)
-			return false;
+	if (!r->hold_ns && !queue_empty(&r->answers))
+		return;
+	for (flow = r->flows; flow < r->flows + r->flow_count; flow++)
+		if (flow->ack_due || flow->nak_due)
+			queue_answer(r, flow, now);
+}
+
+static void batch_add_answer(
+	struct responder *r, const struct recv_flow *flow, const struct answer *a)
+{
+	__u8 syndrome = a->nak ? AETH_NAK_PSN_SEQUENCE : AETH_ACK | AETH_CREDIT_NONE;
+	struct frame_head *h = batch_begin(&r->peer.batch, &flow->path);
+
+	head_put_bth(h, OP_RC_ACK, 0, flow->cm.peer_qpn, false, a->psn);
+	head_put_aeth(h, syndrome, a->msn);
+	batch_add(&r->peer.batch, &flow->path, NULL, 0, 0);
+}
+
+/* Batch what is due at the head of the queue, of one family: a socket speaks only one. */
+static unsigned int batch_add_answers(struct responder *r, enum wire_l3 *l3, __u64 now)
+{
+	const struct recv_flow *flow;
+	const struct answer *a;
+	__u64 i;
+
+	for (i = r->answers.taken; i != r->answers.added && !batch_full(&r->peer.batch); i++) {
+		a = queue_at(&r->answers, i);
+		flow = &r->flows[a->flow];
+		if (a->due_ns > now)
+			break;
+		if (i == r->answers.taken)
+			*l3 = path_l3(&flow->path);
+		else if (*l3 != path_l3(&flow->path))
+			break;
+		batch_add_answer(r, flow, a);
 	}
-	return true;
+	return i - r->answers.taken;
+}
+
+static void responder_note_answered(struct responder *r, unsigned int sent)
+{
+	const struct answer *a;
+	struct recv_flow *flow;
+
+	for (; sent; sent--) {
+		a = queue_at(&r->answers, r->answers.taken++);
+		flow = &r->flows[a->flow];
+		flow->count.naks_sent += a->nak;
+		flow->count.acks_sent += !a->nak;
+	}
+}
+
+/* Send the answers whose time has come. Returns when there is more to do for it. */
+static __u64 responder_answer(struct responder *r, __u64 now)
+{
+	enum wire_l3 l3 = L3_NONE;
+	unsigned int n, sent;
+
+	do {
+		n = batch_add_answers(r, &l3, now);
+		sent = n ? batch_send(&r->peer.batch, &r->peer.control[l3], now) : 0;
+		responder_note_answered(r, sent);
+		if (sent < n)
+			return now + ANSWER_RETRY_MS * NSEC_PER_MSEC;
+	} while (n);
+	return queue_empty(&r->answers) ? NEVER_NS
+					: queue_at(&r->answers, r->answers.taken)->due_ns;
 }
 
 /* Ask again for an RTU that does not come. */
@@ -436,14 +530,14 @@ static __u64 responder_progress(struct responder *r, __u64 now)
 static void responder_turn(struct responder *r)
 {
 	struct epoll_event ev[EVENTS_MAX];
-	unsigned int n = peer_receive(&r->peer, ANSWER_AFTER_FRAMES, responder_on_frame, r);
+	bool more = peer_receive(&r->peer, ANSWER_AFTER_FRAMES, responder_on_frame, r);
 	__u64 now = now_ns();
 	__u64 deadline_ns = min_u64(r->end_ns, responder_check_cm(r, now));
 
 	deadline_ns = min_u64(deadline_ns, responder_progress(r, now));
-	if (!responder_answer(r, now))
-		deadline_ns = min_u64(deadline_ns, now + ANSWER_RETRY_MS * NSEC_PER_MSEC);
-	if (n < ANSWER_AFTER_FRAMES)
+	responder_make_answers(r, now);
+	deadline_ns = min_u64(deadline_ns, responder_answer(r, now));
+	if (!more)
 		peer_wait(&r->peer, deadline_ns, ev);
 }
 
@@ -452,6 +546,7 @@ static json_t *flow_json(const struct recv_flow *flow)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "src", address_json(flow->path.dst));
+	json_object_set_new(o, "dst", address_json(flow->path.src));
 	put_count(o, "qpn", flow->cm.qpn);
 	put_count(o, "peer_qpn", flow->cm.peer_qpn);
 	put_count(o, "udp_src_port", flow->path.udp_src_port);
@@ -471,6 +566,8 @@ static json_t *responder_json(struct responder *r)
 	size_t i;
 
 	put_count(o, "frames_unknown_qp", r->frames_unknown_qp);
+	json_object_set_new(o, "hold_acks_ms", json_real(r->opt->hold_acks_ms));
+	put_count(o, "answers_unsent", r->answers.added - r->answers.taken);
 	for (i = 0; i < r->flow_count; i++)
 		json_array_append_new(flows, flow_json(&r->flows[i]));
 	json_object_set_new(o, "flows", flows);
@@ -485,10 +582,11 @@ static int listen_run(struct listen_options *opt)
 	r.opt = opt;
 	r.peer.ifname = opt->ifname;
 	r.peer.tos = opt->dscp << 2 | ECN_ECT0;
-	peer_find_interface(&r.peer);
+	peer_find_interface(&r.peer, NULL);
 	if (!opt->qpn_base)
-		opt->qpn_base = 0x20000 | (WIRE_NTOHL(r.peer.addr[3]) & 0xff) * QPS_PER_HOST;
+		opt->qpn_base = peer_qpn_base(&r.peer, 0x20000);
 	peer_open(&r.peer, r.peer.if_mtu, RESPONDER_RING_SLOTS);
+	r.hold_ns = opt->hold_acks_ms * NSEC_PER_MSEC;
 	r.end_ns = opt->duration_s > 0 ? now_ns() + (__u64)(opt->duration_s * 1e9) : NEVER_NS;
 	r.progress_ns = now_ns() + NSEC_PER_SEC;
 	while (!r.peer.stop && now_ns() < r.end_ns)

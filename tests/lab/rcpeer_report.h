@@ -162,14 +162,25 @@ static const struct counter_row peer_counters[] = {
 /* The part of the report that both roles share. */
 static json_t *peer_json(struct peer *p, const char *role)
 {
-	json_t *o = json_object();
+	json_t *o = json_object(), *addrs = json_array();
+	__u64 dropped = 0, refused = 0;
+	unsigned int i;
 
-	rx_read_drops(&p->rx);
+	for (i = 0; i < p->addr_count; i++)
+		json_array_append_new(addrs, address_json(p->addrs[i].word));
+	for (i = 0; i < L3_END; i++) {
+		if (!p->speaks[i])
+			continue;
+		rx_read_drops(&p->rx[i]);
+		dropped += p->rx[i].dropped;
+		refused += p->control[i].refused;
+	}
 	json_object_set_new(o, "role", json_string(role));
-	json_object_set_new(o, "address", address_json(p->addr));
+	json_object_set_new(o, "address", address_json(p->addrs[0].word));
+	json_object_set_new(o, "addresses", addrs);
 	put_counters(o, p, peer_counters, ROWS(peer_counters));
-	put_count(o, "socket_drops", p->rx.dropped);
-	put_count(o, "control_refused", p->control.refused);
+	put_count(o, "socket_drops", dropped);
+	put_count(o, "control_refused", refused);
 	return o;
 }
 

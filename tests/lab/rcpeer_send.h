@@ -27,6 +27,8 @@ struct send_options {
 	__u64 sndbuf_bytes, timeout_ms;
 	double duration_s, start_at_s, connect_timeout_s, drain_s;
 	double offer_mbit;
+	double pause_every_ms, pause_for_ms;
+	struct address server_address;
 	bool progress;
 };
 
@@ -42,6 +44,9 @@ struct send_counters {
 	__u64 acks_ce;
 	__u64 cnps;
 	__u64 cnps_bad_icrc;
+	__u64 pauses;
+	__u64 pauses_idle; /* at whose end nothing was in flight */
+	__u64 paused_us;
 };
 
 static const struct counter_row send_rows[] = {
@@ -56,6 +61,9 @@ static const struct counter_row send_rows[] = {
 	COUNTER_ROW(send_counters, acks_ce),
 	COUNTER_ROW(send_counters, cnps),
 	COUNTER_ROW(send_counters, cnps_bad_icrc),
+	COUNTER_ROW(send_counters, pauses),
+	COUNTER_ROW(send_counters, pauses_idle),
+	COUNTER_ROW(send_counters, paused_us),
 };
 
 enum send_state { QP_CONNECTING, QP_READY, QP_DISCONNECTING, QP_CLOSED, QP_FAILED };
@@ -82,6 +90,9 @@ struct send_qp {
 	__u64 acked, next, sent;
 	__u64 timer_ns, timeout_ns;
 	__u64 last_ack_ns;
+	bool paused; /* begins no message */
+	__u64 pause_change_ns, paused_since_ns;
+	__u64 offer_start_ns;	   /* when the application began, were there no pauses */
 	__u64 *message_started_ns; /* of the messages in flight, by number modulo the window + 2 */
 	struct send_counters count;
 	struct latencies latency;
@@ -145,7 +156,8 @@ static void send_cm(struct requester *r, struct send_qp *qp, __u16 attribute, __
 	head_put_bth(h, OP_UD_SEND_ONLY, 0, QPN_CM, false, p->cm_psn++);
 	head_put_deth(h, CM_QKEY, QPN_CM);
 	batch_add(&p->batch, &path, mad, sizeof(mad), 0);
-	batch_send(&p->batch, &p->control, now); /* what is lost here, the retry sends again */
+	/* what is lost here, the retry sends again */
+	batch_send(&p->batch, &p->control[path_l3(&path)], now);
 }
 
 static void qp_open(struct requester *r, struct send_qp *qp, unsigned int i)
@@ -153,8 +165,9 @@ static void qp_open(struct requester *r, struct send_qp *qp, unsigned int i)
 	const struct send_options *opt = r->opt;
 
 	qp->state = QP_CONNECTING;
-	memcpy(qp->path.src, r->peer.addr, sizeof(qp->path.src));
-	wire_map_ipv4(qp->path.dst, inet_addr(opt->server));
+	qp->pause_change_ns = NEVER_NS;
+	memcpy(qp->path.src, &r->peer.addrs[0], sizeof(qp->path.src));
+	memcpy(qp->path.dst, &opt->server_address, sizeof(qp->path.dst));
 	qp->path.tos = r->peer.tos;
 	qp->cm = (struct cm_end){
 		.local_id = random_u32(),
@@ -167,7 +180,7 @@ static void qp_open(struct requester *r, struct send_qp *qp, unsigned int i)
 	qp->message_started_ns = calloc(opt->window_frames + 2, sizeof(__u64));
 	if (!qp->message_started_ns)
 		err(1, "memory");
-	tx_open(&qp->tx, opt->ifname, opt->sndbuf_bytes);
+	tx_open(&qp->tx, &l3_sockets[path_l3(&qp->path)], opt->ifname, opt->sndbuf_bytes);
 	epoll_watch(r->peer.epoll_fd, EPOLL_CTL_ADD, qp->tx.fd, EPOLLONESHOT, TAG_QP + i);
 }
 
@@ -242,8 +255,7 @@ static struct send_qp *qp_by_comm_id(struct requester *r, const struct rx_frame 
 	struct send_qp *qp;
 
 	for (qp = r->qps; qp < r->qps + r->qp_count; qp++)
-		if (qp->cm.local_id == id &&
-			!memcmp(f->wire.key.src, qp->path.dst, sizeof(qp->path.dst)))
+		if (qp->cm.local_id == id && address_equal(f->wire.key.src, qp->path.dst))
 			return qp;
 	return NULL;
 }
@@ -296,7 +308,7 @@ static void requester_on_frame(void *ctx, const struct rx_frame *f)
 	} else if (f->wire.opcode == OP_RC_ACK) {
 		qp = qp_by_qpn(r, f);
 		if (qp && qp->state != QP_CONNECTING &&
-			!memcmp(f->wire.key.src, qp->path.dst, sizeof(qp->path.dst)))
+			address_equal(f->wire.key.src, qp->path.dst))
 			qp_on_ack(r, qp, f, now_ns());
 	}
 }
@@ -350,24 +362,24 @@ static __u64 message_due_ns(const struct requester *r, const struct send_qp *qp)
 {
 	if (r->opt->offer_mbit <= 0)
 		return 0;
-	return r->start_ns + (__u64)(messages_of(r, qp->sent) * message_interval_ns(r));
+	return qp->offer_start_ns + (__u64)(messages_of(r, qp->sent) * message_interval_ns(r));
 }
 
 /* How many messages the application has had to send by now. */
-static __u64 messages_due(const struct requester *r, __u64 now)
+static __u64 messages_due(const struct requester *r, const struct send_qp *qp, __u64 now)
 {
-	return 1 + (__u64)((now - r->start_ns) / message_interval_ns(r));
+	return 1 + (__u64)((now - qp->offer_start_ns) / message_interval_ns(r));
 }
 
-/* Where sending stops for now: the window, the application's next message, the end of the run. */
+/* Where sending stops for now: the window, the application's next message, a pause, the end. */
 static __u64 qp_frame_limit(const struct requester *r, const struct send_qp *qp, __u64 now)
 {
 	__u64 window = qp->acked + r->opt->window_frames;
 
-	if (r->phase == PHASE_DRAIN) /* only what was begun */
+	if (r->phase == PHASE_DRAIN || qp->paused) /* only what was begun */
 		return min_u64(window, messages_of(r, qp->sent) * r->frames_per_message);
 	if (r->opt->offer_mbit > 0)
-		return min_u64(window, messages_due(r, now) * r->frames_per_message);
+		return min_u64(window, messages_due(r, qp, now) * r->frames_per_message);
 	return window;
 }
 
@@ -424,6 +436,34 @@ static void qp_check_timer(struct send_qp *qp, __u64 now)
 	qp->timer_ns = now + qp->timeout_ns;
 }
 
+static void qp_begin_pause(struct requester *r, struct send_qp *qp, __u64 now)
+{
+	qp->paused = true;
+	qp->paused_since_ns = now;
+	qp->pause_change_ns = now + (__u64)(r->opt->pause_for_ms * NSEC_PER_MSEC);
+	qp->count.pauses++;
+}
+
+/* An application that pauses does not catch up afterwards. */
+static void qp_end_pause(struct requester *r, struct send_qp *qp, __u64 now)
+{
+	qp->paused = false;
+	qp->pause_change_ns = now + (__u64)(r->opt->pause_every_ms * NSEC_PER_MSEC);
+	qp->offer_start_ns += now - qp->paused_since_ns;
+	qp->count.pauses_idle += qp->acked == qp->sent;
+	qp->count.paused_us += (now - qp->paused_since_ns) / NSEC_PER_USEC;
+}
+
+static void qp_check_pause(struct requester *r, struct send_qp *qp, __u64 now)
+{
+	if (now < qp->pause_change_ns || r->phase != PHASE_DATA)
+		return;
+	if (qp->paused)
+		qp_end_pause(r, qp, now);
+	else
+		qp_begin_pause(r, qp, now);
+}
+
 static void qp_check_cm(struct requester *r, struct send_qp *qp, __u64 now)
 {
 	bool leaving = qp->state == QP_DISCONNECTING;
@@ -469,22 +509,32 @@ static void enter_wait(struct requester *r, __u64 now)
 	enter_phase(r, PHASE_WAIT, start_wall > wall ? now + (start_wall - wall) : now);
 }
 
+/* The first pauses of the QPs are spread, or all would pause together. */
 static void enter_data(struct requester *r, __u64 now)
 {
+	double spread_ns = r->opt->pause_every_ms * NSEC_PER_MSEC / r->qp_count;
 	unsigned int i;
 
 	r->start_ns = now;
 	r->start_wall_ns = wall_ns();
 	r->progress_ns = now + NSEC_PER_SEC;
-	for (i = 0; i < r->qp_count; i++)
+	for (i = 0; i < r->qp_count; i++) {
 		r->qps[i].acked_bytes.start_ns = now;
+		r->qps[i].offer_start_ns = now;
+		if (spread_ns > 0)
+			r->qps[i].pause_change_ns = now + (__u64)(spread_ns * (i + 1));
+	}
 	enter_phase(r, PHASE_DATA, now + (__u64)(r->opt->duration_s * 1e9));
 }
 
 static void enter_drain(struct requester *r, __u64 now)
 {
 	__u64 wait_ns = r->opt->drain_s * 1e9;
+	struct send_qp *qp;
 
+	for (qp = r->qps; qp < r->qps + r->qp_count; qp++)
+		if (qp->paused)
+			qp_end_pause(r, qp, now);
 	if (r->peer.stop)
 		wait_ns = min_u64(wait_ns, STOPPED_DRAIN_MS * NSEC_PER_MSEC);
 	enter_phase(r, PHASE_DRAIN, now + wait_ns);
@@ -577,8 +627,11 @@ static __u64 requester_deadline(const struct requester *r, __u64 now)
 		at = min_u64(at, qp->timer_ns);
 		if (qp->tx.retry_ns > now)
 			at = min_u64(at, qp->tx.retry_ns);
+		if (r->phase != PHASE_DATA)
+			continue;
+		at = min_u64(at, qp->pause_change_ns);
 		due = message_due_ns(r, qp);
-		if (r->phase == PHASE_DATA && due > now)
+		if (due > now)
 			at = min_u64(at, due);
 	}
 	if (r->opt->progress && r->phase == PHASE_DATA)
@@ -599,7 +652,7 @@ static void requester_wait(struct requester *r, __u64 deadline_ns)
 /* One turn: what came, what is due, one batch of each QP in turn, sleep. */
 static void requester_turn(struct requester *r)
 {
-	bool more = peer_receive(&r->peer, RX_BUDGET, requester_on_frame, r) == RX_BUDGET;
+	bool more = peer_receive(&r->peer, RX_BUDGET, requester_on_frame, r);
 	__u64 now = now_ns();
 	unsigned int i;
 
@@ -610,6 +663,7 @@ static void requester_turn(struct requester *r)
 		if (!has_payload_phase(r))
 			continue;
 		qp_check_timer(&r->qps[i], now);
+		qp_check_pause(r, &r->qps[i], now);
 		more |= qp_send_batch(r, &r->qps[i], i);
 	}
 	if (r->phase != PHASE_DONE)
@@ -728,9 +782,9 @@ static int send_run(struct send_options *opt)
 	r.peer.tos = opt->dscp << 2 | ECN_ECT0;
 	r.qp_count = opt->qps;
 	r.frames_per_message = (opt->message_bytes + opt->mtu_bytes - 1) / opt->mtu_bytes;
-	peer_find_interface(&r.peer);
+	peer_find_interface(&r.peer, &opt->server_address);
 	if (!opt->qpn_base)
-		opt->qpn_base = 0x10000 | (WIRE_NTOHL(r.peer.addr[3]) & 0xff) << 8;
+		opt->qpn_base = peer_qpn_base(&r.peer, 0x10000);
 	r.qps = calloc(r.qp_count, sizeof(*r.qps));
 	if (!r.qps)
 		err(1, "memory");

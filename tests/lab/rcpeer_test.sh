@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Self test of rcpeer: a requester and a responder with a router between them, in namespaces of
-# their own. Needs root, jq and scapy. RCPEER names the program (default build/lab/rcpeer).
+# their own. Needs root, jq, tcpdump and scapy. RCPEER names the program (default build/lab/rcpeer).
 set -euo pipefail
 
 cd "$(dirname "$0")/../.."
@@ -45,39 +45,97 @@ build_network()
 	ip -n $b addr add 10.9.2.1/24 dev v0
 	ip -n $r addr add 10.9.1.254/24 dev va
 	ip -n $r addr add 10.9.2.254/24 dev vb
+	ip -n $a addr add fd09:1::1/64 dev v0 nodad
+	ip -n $b addr add fd09:2::1/64 dev v0 nodad
+	ip -n $r addr add fd09:1::254/64 dev va nodad
+	ip -n $r addr add fd09:2::254/64 dev vb nodad
 	for ns in "$a v0" "$b v0" "$r va" "$r vb"; do
 		ip -n ${ns% *} link set ${ns#* } up
 		receive_on_one_cpu $ns
 	done
 	ip -n $a route add default via 10.9.1.254
 	ip -n $b route add default via 10.9.2.254
-	ip netns exec $r sysctl -qw net.ipv4.ip_forward=1
+	ip -n $a route add default via fd09:1::254
+	ip -n $b route add default via fd09:2::254
+	ip netns exec $r sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+}
+
+# set_mtu BYTES: of every link
+set_mtu()
+{
+	local end
+
+	for end in "$a v0" "$b v0" "$r va" "$r vb"; do
+		ip -n ${end% *} link set ${end#* } mtu "$1"
+	done
+}
+
+# limit_port NAMESPACE DEVICE RATE BYTES: the queue of what leaves there
+limit_port()
+{
+	tc -n "$1" qdisc add dev "$2" root handle 1: htb default 1
+	tc -n "$1" class add dev "$2" parent 1: classid 1:1 htb rate "$3" burst 3000 cburst 3000 \
+		quantum 2000
+	tc -n "$1" qdisc add dev "$2" parent 1:1 handle 10: bfifo limit "$4"
+}
+
+unlimit_port()
+{
+	tc -n "$1" qdisc del dev "$2" root
 }
 
 # limit_router RATE BYTES: the queue towards the responder
 limit_router()
 {
-	tc -n $r qdisc add dev vb root handle 1: htb default 1
-	tc -n $r class add dev vb parent 1: classid 1:1 htb rate "$1" burst 3000 cburst 3000 \
-		quantum 2000
-	tc -n $r qdisc add dev vb parent 1:1 handle 10: bfifo limit "$2"
+	limit_port $r vb "$@"
 }
 
 unlimit_router()
 {
-	tc -n $r qdisc del dev vb root
+	unlimit_port $r vb
 }
 
-# transfer SEND_OPTION...: reports in $work/send.json and $work/listen.json
-transfer()
-{
-	local listener
+listener= listen_options=()
 
-	ip netns exec $b "$rcpeer" listen -d v0 >"$work/listen.json" &
+# What the listener is to be told stands in listen_options.
+start_listener()
+{
+	ip netns exec $b "$rcpeer" listen -d v0 "${listen_options[@]}" >"$work/listen.json" &
 	listener=$!
-	ip netns exec $a "$rcpeer" send -d v0 -c 10.9.2.1 "$@" >"$work/send.json"
+}
+
+stop_listener()
+{
 	kill -TERM $listener
 	wait $listener
+}
+
+# transfer_to ADDRESS SEND_OPTION...: reports in $work/send.json and $work/listen.json
+transfer_to()
+{
+	start_listener
+	ip netns exec $a "$rcpeer" send -d v0 -c "$@" >"$work/send.json"
+	stop_listener
+}
+
+transfer()
+{
+	transfer_to 10.9.2.1 "$@"
+}
+
+# await WHAT COMMAND...: until it succeeds
+await()
+{
+	local what=$1 deadline=$((SECONDS + 10))
+
+	shift
+	until "$@" >/dev/null 2>&1; do
+		if [ $SECONDS -ge $deadline ]; then
+			echo "FAILED: waited in vain for $what"
+			return 1
+		fi
+		sleep 0.02
+	done
 }
 
 # expect BEHAVIOUR REPORT FILTER: the jq filter is true of the report
@@ -167,15 +225,15 @@ frames_at_responder()
 	ip netns exec $b cat /sys/class/net/v0/statistics/rx_packets
 }
 
+has_frames()
+{
+	[ "$(frames_at_responder)" -ge "$1" ]
+}
+
 # await_frames COUNT: until the responder's interface has seen that many
 await_frames()
 {
-	local deadline=$((SECONDS + 10))
-
-	until [ "$(frames_at_responder)" -ge "$1" ]; do
-		[ $SECONDS -lt $deadline ] || return 1
-		sleep 0.05
-	done
+	await "$1 frames" has_frames "$1"
 }
 
 test_cnps_are_counted_per_qp()
@@ -204,6 +262,132 @@ test_signal_ends_the_sender_with_a_report()
 	expect signal listen 'all(.flows[]; .state == "closed")'
 }
 
+# Prints the IPv6 frames of a capture in hex, or fails at the first whose header is not a NIC's.
+read_ipv6_capture()
+{
+	"$python" - "$1" <<-'PYTHON'
+	import sys
+	from scapy.all import IPv6, UDP, raw, rdpcap
+	labels = set()
+	for frame in rdpcap(sys.argv[1]):
+	    ip, udp = frame[IPv6], frame[UDP]
+	    assert (ip.tc, ip.hlim, udp.chksum, udp.dport) == (26 << 2 | 2, 64, 0, 4791), frame
+	    assert udp.len == ip.plen == len(ip) - 40, frame
+	    labels.add(ip.fl)
+	    print(raw(frame).hex())
+	assert len(labels) == 1, labels
+	PYTHON
+}
+
+judge_ipv6_capture()
+{
+	read_ipv6_capture "$work/v6.pcap" | tests/oracle/icrc.py >"$work/judged"
+}
+
+# The responder's frames have a router behind them: only the requester's are judged here.
+test_ipv6_frames_are_those_of_a_nic()
+{
+	local tcpdump
+
+	ip netns exec $r tcpdump -i va -s 0 -c 300 -w "$work/v6.pcap" \
+		'ip6 src fd09:1::1 and udp port 4791' 2>"$work/tcpdump" &
+	tcpdump=$!
+	await "the capture" grep -q listening "$work/tcpdump"
+	transfer_to fd09:2::1 --qps 2 --duration 0.8 --message 3001
+	wait $tcpdump
+	expect_status 0 judge_ipv6_capture
+	expect_status 0 [ "$(grep -c ' ok$' "$work/judged")" = 300 ]
+	expect ipv6 send '.server == "fd09:2::1" and .address == "fd09:1::1" and .messages > 100'
+	expect ipv6 send '.frames_retransmitted == 0 and .frames_unacked == 0 and .icrc_bad == 0'
+	expect ipv6 listen '.flows | length == 2 and all(.src == "fd09:1::1" and .dst == "fd09:2::1"
+		and .state == "closed" and .ect == .frames)'
+	expect ipv6 listen '[.flows[] | .gaps, .order_violations, .operation_errors] | add == 0'
+}
+
+test_one_listener_answers_both_families()
+{
+	local other
+
+	start_listener
+	ip netns exec $a "$rcpeer" send -d v0 -c fd09:2::1 --qpn-base 0x10 --duration 0.8 \
+		>"$work/send6.json" &
+	other=$!
+	ip netns exec $a "$rcpeer" send -d v0 -c 10.9.2.1 --duration 0.8 >"$work/send.json"
+	wait $other
+	stop_listener
+	expect both send '.messages > 100 and .frames_retransmitted == 0 and .not_mine == 0'
+	expect both send6 '.messages > 100 and .frames_retransmitted == 0 and .not_mine == 0'
+	expect both listen '[.flows[].src] | sort == ["10.9.1.1", "fd09:1::1"]'
+	expect both listen '.addresses | index("10.9.2.1") and index("fd09:2::1")'
+}
+
+# Twice 128 KB of socket buffer, doubled by the kernel, before a queue of 1 MB.
+test_own_queue_holds_an_ipv6_sender_back()
+{
+	limit_port $a v0 100mbit 1000000
+	transfer_to fd09:2::1 --qps 2 --duration 0.8 --window 2000
+	tc -n $a -s -j qdisc show dev v0 >"$work/qdisc.json"
+	unlimit_port $a v0
+	expect held qdisc 'all(.[]; .drops == 0) and .[0].overlimits > 0'
+	expect held send '.goodput_bps > 60e6 and .frames_retransmitted == 0 and .timeouts == 0'
+}
+
+# test_payload_of_4096_fits MTU ADDRESS
+test_payload_of_4096_fits()
+{
+	set_mtu "$1"
+	transfer_to "$2" --mtu 4096 --qps 2 --duration 0.7
+	set_mtu 1500
+	expect "mtu $1" send '.frames_sent == .messages * 16 and .messages > 100'
+	expect "mtu $1" send '.frames_retransmitted == 0 and .frames_unacked == 0'
+	expect "mtu $1" listen '.socket_drops == 0 and .icrc_bad == 0 and .not_understood == 0 and
+		([.flows[].payload_bytes / 4096] | add) == ([.flows[].frames] | add)'
+}
+
+test_held_acks_lengthen_the_round_trip()
+{
+	listen_options=(--hold-acks 20)
+	transfer --duration 0.8 --message 1024
+	listen_options=()
+	expect hold send '.latency_us.p50 > 20000 and .latency_us.p50 < 25000 and .timeouts == 0'
+	expect hold send '.frames_retransmitted == 0 and .frames_unacked == 0'
+	expect hold listen '.hold_acks_ms == 20 and .answers_unsent == 0'
+}
+
+test_paused_qps_go_idle_and_come_back()
+{
+	transfer --qps 2 --duration 1 --pause-every 120 --pause-for 80
+	expect pause send 'all(.qps[]; .pauses >= 4 and .pauses <= 6 and .pauses_idle == .pauses)'
+	expect pause send '.paused_us / .pauses > 60000 and .paused_us / .pauses < 100000'
+	expect pause send '.frames_retransmitted == 0 and .messages > 100'
+}
+
+# The last socket that a sink opens is the one for TCP over IPv6
+sink_listens()
+{
+	ip netns exec $b ss -Hltn6 sport = :5001 | grep -q LISTEN
+}
+
+test_noise_arrives_at_the_sink()
+{
+	local sink
+
+	ip netns exec $b "$rcpeer" sink >"$work/sink.json" &
+	sink=$!
+	await "the sink" sink_listens
+	ip netns exec $a "$rcpeer" noise -c 10.9.2.1 --udp 20 --duration 0.5 >"$work/noise4.json"
+	ip netns exec $a "$rcpeer" noise -c fd09:2::1 --udp 20 --tcp --duration 0.5 \
+		>"$work/noise6.json"
+	kill -TERM $sink
+	wait $sink
+	expect noise noise4 '.udp.bps > 18e6 and .udp.bps < 22e6 and .tcp == null'
+	expect noise noise6 '.udp.bps > 18e6 and .udp.bps < 22e6 and .tcp.bytes > 1e6'
+	expect noise sink ".udp.datagrams + .udp.socket_drops == $(jq -s \
+		'map(.udp.datagrams) | add' "$work/noise4.json" "$work/noise6.json")"
+	expect noise sink ".tcp.connections == 1 and .tcp.bytes == $(jq .tcp.bytes \
+		"$work/noise6.json")"
+}
+
 test_arguments_are_refused_with_2()
 {
 	expect_status 2 "$rcpeer"
@@ -211,7 +395,10 @@ test_arguments_are_refused_with_2()
 	expect_status 2 "$rcpeer" send -d lo -c 10.9.2
 	expect_status 2 "$rcpeer" send -d lo -c 10.9.2.1 --qps 10abc
 	expect_status 2 "$rcpeer" send -d lo -c 10.9.2.1 --mtu 1000
+	expect_status 2 "$rcpeer" send -d lo -c fd09:2::1::
+	expect_status 2 "$rcpeer" send -d lo -c 10.9.2.1 --pause-every 5
 	expect_status 2 "$rcpeer" listen -d lo --duration -1
+	expect_status 2 "$rcpeer" noise -c 10.9.2.1
 	expect_status 0 "$rcpeer" listen --help
 }
 
@@ -228,5 +415,13 @@ test_full_queue_is_recovered_by_go_back_n
 test_deep_queue_fires_no_timer
 test_cnps_are_counted_per_qp
 test_signal_ends_the_sender_with_a_report
+test_ipv6_frames_are_those_of_a_nic
+test_one_listener_answers_both_families
+test_own_queue_holds_an_ipv6_sender_back
+test_payload_of_4096_fits 4200 10.9.2.1
+test_payload_of_4096_fits 9000 fd09:2::1
+test_held_acks_lengthen_the_round_trip
+test_paused_qps_go_idle_and_come_back
+test_noise_arrives_at_the_sink
 echo "rcpeer: $passed passed, $failed failed"
 [ $failed = 0 ]
