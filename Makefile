@@ -4,6 +4,8 @@
 CC        := gcc
 CLANG     := clang
 BPFTOOL   := bpftool
+V         ?=
+Q         := $(if $(V),,@)
 BUILD     := build$(if $(SAN),/san)
 comma     := ,
 SANFLAGS  := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all)
@@ -28,46 +30,46 @@ LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
 all: $(BUILD)/quench $(LAB_TOOLS)    ## build the agent and the lab's tools
 
 $(BUILD)/quench: $(AGENT_OBJ)
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/libquench.a: $(LIB_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/agent/%.o: agent/%.c | $(SKELETON)
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c
-	@mkdir -p $(@D)
-	$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
 
 $(SKELETON): $(BPF_OBJ)
-	$(BPFTOOL) gen object $(BUILD)/quench.bpf.o $^
-	$(BPFTOOL) gen skeleton $(BUILD)/quench.bpf.o name quench_bpf > $@.tmp && mv $@.tmp $@
+	$(Q)$(BPFTOOL) gen object $(BUILD)/quench.bpf.o $^
+	$(Q)$(BPFTOOL) gen skeleton $(BUILD)/quench.bpf.o name quench_bpf > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libquench.a
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
 
 $(BUILD)/prog/%.bpf.o: tests/prog/%.bpf.c
-	@mkdir -p $(@D)
-	$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/prog/%.skel.h: $(BUILD)/prog/%.bpf.o
-	$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/prog/depth_probe.skel.h: $(addprefix $(BUILD)/,bpf/maps.bpf.o bpf/depth.bpf.o prog/depth_probe.bpf.o)
-	$(BPFTOOL) gen object $(BUILD)/prog/depth_probe.o $^
-	$(BPFTOOL) gen skeleton $(BUILD)/prog/depth_probe.o name depth_probe_bpf > $@.tmp && mv $@.tmp $@
+	$(Q)$(BPFTOOL) gen object $(BUILD)/prog/depth_probe.o $^
+	$(Q)$(BPFTOOL) gen skeleton $(BUILD)/prog/depth_probe.o name depth_probe_bpf > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/prog/%: tests/prog/%.c $(BUILD)/libquench.a $(PROG_SKEL) | $(LAB_TOOLS)
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests -DBUILD_DIR='"$(BUILD)"' -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CC) $(CFLAGS) -Itests -DBUILD_DIR='"$(BUILD)"' -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
 
 $(BUILD)/lab/%: tests/lab/%.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -o $@ $< -lmnl -ljansson -ldeflate -lm
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -o $@ $< -lmnl -ljansson -ldeflate -lm
 
 unit: $(UNIT)    ## the unit tests
 	@for t in $^; do $$t || exit 1; done
@@ -76,7 +78,7 @@ prog: $(PROG)    ## the BPF programs, run on frames; needs root
 	@for t in $^; do $$t || exit 1; done
 
 check: deps    ## every test, the user-space ones with sanitizers too; needs root
-	@$(MAKE) --no-print-directory all $(UNIT) $(PROG)
+	@$(MAKE) --no-print-directory all $(UNIT) $(PROG) $(BUILD)/prog/depthprobe
 	@$(MAKE) --no-print-directory SAN=1 all san-unit
 	@tests/run.py $(UNIT) $(UNIT:build/%=build/san/%) $(PROG) $(SCRIPTS)
 

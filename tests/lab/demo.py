@@ -73,9 +73,7 @@ XDP_DROPS = re.compile(r"^\s*rx_queue_\d+_xdp_drops: (\d+)", re.M)
 def device_drops(lab: Lab, node: str) -> int:
     """Frames that the veth devices of a node lost, receive ring and XDP included."""
     total = 0
-    for link in json.loads(lab.run(node, "ip", "-s", "-s", "-j", "link")):
-        if link["ifname"] == "lo":
-            continue
+    for link in json.loads(lab.run(node, "ip", "-s", "-s", "-j", "link", "show", "type", "veth")):
         stats = link["stats64"]
         total += sum(stats["rx"][key] for key in ("dropped", "over_errors", "missed_errors"))
         total += stats["tx"]["dropped"]

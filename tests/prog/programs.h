@@ -104,7 +104,7 @@ static inline int programs_open(void **state)
 	conf_set(&conf);
 	port_set_flags(0);
 	for (i = 0; i < QP_POOL; i++)
-		map_put(skel->maps.qp_free, &i, &i);
+		map_put(skel->maps.qp_free, &i, &(__u64){i});
 	map_put(skel->maps.qp_pools, &(__u32){PORT_SLOT}, &(struct qp_pool){.tail = QP_POOL});
 	return 0;
 }
@@ -130,6 +130,21 @@ static inline struct pair pair_of(const struct flow_key *key)
 
 	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(skel->maps.pairs), key, &pair), 0);
 	return pair;
+}
+
+/* The record of a flow that is there. */
+static inline struct flow flow_of(const struct flow_key *key)
+{
+	struct flow flow;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(skel->maps.flows), key, &flow), 0);
+	return flow;
+}
+
+/* A flow that something is to be counted for. */
+static inline void flow_set(const struct flow_key *key)
+{
+	map_put(skel->maps.flows, key, &(struct flow){.packets = 1});
 }
 
 static inline void assert_stats(const char *what, struct port_stats want)

@@ -276,7 +276,7 @@ static void give_class(__u32 index)
 {
 	struct qp_pool p = pool();
 
-	map_put(skel->maps.qp_free, &(__u32){p.tail % QP_POOL}, &index);
+	map_put(skel->maps.qp_free, &(__u32){p.tail % QP_POOL}, &(__u64){index});
 	p.tail++;
 	map_put(skel->maps.qp_pools, &(__u32){PORT_SLOT}, &p);
 }
@@ -498,7 +498,6 @@ static void depth_first_frame_finds_the_queues(void **state)
 	(void)state;
 	run_spec(&r, data_spec);
 	assert_int_equal(port_state().found, TREE_FOUND);
-	assert_int_equal(port_state().generation, 1);
 	assert_stats("first", (struct port_stats){.depth_unknown = 1});
 	run_spec(&r, data_spec);
 	assert_stats("second", (struct port_stats){.depth_unknown = 1});

@@ -120,6 +120,7 @@ static void egress_marked_clone_becomes_exactly_the_cnp(void **state)
 		frame_make(&f, spec);
 		key = frame_key(&f);
 		pair_set(&key);
+		flow_set(&key);
 		r = run_egress(&f, MARK_BACK | FOREIGN_MARK);
 		if (r.retval != ACT_NEXT)
 			fail_msg("%s: the program answers %d", c->name, r.retval);
@@ -127,7 +128,7 @@ static void egress_marked_clone_becomes_exactly_the_cnp(void **state)
 		assert_int_equal(r.frame.len, want.len);
 		assert_same_bytes(c->name, r.frame.data, want.icrc_off, want.data, want.icrc_off);
 		assert_int_equal(r.out.mark, FOREIGN_MARK);
-		assert_int_equal(pair_of(&key).cnp_sent, 1);
+		assert_int_equal(flow_of(&key).cnp, 1);
 	}
 	assert_stats("morph", (struct port_stats){.cnp_sent = COUNT(morph_cases)});
 }
@@ -281,10 +282,11 @@ static void egress_clone_without_route_is_dropped_and_counted(void **state)
 	frame_make(&f, data_spec);
 	key = frame_key(&f);
 	pair_set(&key);
+	flow_set(&key);
 	assert_int_equal(run_egress(&f, MARK_ROUTED).retval, ACT_SHOT);
 	assert_stats("no route", (struct port_stats){.drops[PORT_DROP_MORPH] = 1,
 					 .cnp_suppressed[CNP_SUPPRESSED_NO_ROUTE] = 1});
-	assert_int_equal(pair_of(&key).cnp_sent, 0);
+	assert_int_equal(flow_of(&key).cnp, 0);
 }
 
 static void egress_frame_without_our_mark_passes_untouched(void **state)
