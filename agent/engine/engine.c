@@ -260,7 +260,10 @@ static void replace_guardian(struct engine *engine)
 /* Something about links or queues has changed; what, the kernel says best itself. */
 static void check_ports(struct engine *engine)
 {
-	__atomic_store_n(&dataplane_counters(engine->dp)->qdisc_gone, 0, __ATOMIC_RELEASE);
+	if (__atomic_exchange_n(&dataplane_counters(engine->dp)->qdisc_gone, 0, __ATOMIC_ACQ_REL) &&
+		!engine->policy->repair)
+		events_note(&engine->events,
+			"a queue of ours was deleted; it stays so (repair: false)");
 	pthread_mutex_lock(&engine->nl_lock);
 	for (size_t i = 0; i < engine->ports_count; i++)
 		port_check(engine, &engine->ports[i]);

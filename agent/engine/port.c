@@ -227,8 +227,11 @@ static void check_queues(struct engine *engine, struct engine_port *port)
 {
 	struct qerr err = {};
 	size_t missing;
-	int code = mend_queues(engine, port, false, &missing, &err);
+	int code;
 
+	if (!engine->policy->repair)
+		return;
+	code = mend_queues(engine, port, false, &missing, &err);
 	if (code || missing)
 		note_result(
 			engine, port, code, &err, "somebody deleted queues of ours; made again");

@@ -197,6 +197,9 @@ const struct field policy_fields[] = {
 	{ SECTION_TOP, "flows_max", FIELD_COUNT, .min = "1024", .max = "1048576",
 	  .fallback = "65536", AT(struct policy, flows_max),
 	  .help = "the size of the flow table" },
+	{ SECTION_TOP, "repair", FIELD_WORD, .fallback = "true", .words = bool_words,
+	  AT(struct policy, repair),
+	  .help = "make queues again that somebody else deleted; else only say so" },
 };
 /* clang-format on */
 

@@ -99,6 +99,7 @@ struct policy {
 	size_t pairs_count;
 	struct policy_observe observe;
 	uint32_t flows_max; /* size of the flow table */
+	bool repair;	    /* make queues again that somebody else deleted */
 };
 
 /* Called once for each fault found; text is the whole "file:line:column: field: what" line. */

@@ -131,7 +131,7 @@ await()
 	shift
 	until "$@" >/dev/null 2>&1; do
 		if [ $SECONDS -ge $deadline ]; then
-			echo "FAILED: waited in vain for $what"
+			echo "not ok - waited in vain for $what"
 			return 1
 		fi
 		sleep 0.02
@@ -143,10 +143,11 @@ expect()
 {
 	if jq -e "$3" "$work/$2.json" >/dev/null; then
 		passed=$((passed + 1))
+		echo "ok - $1: $2: $3"
 		return
 	fi
 	failed=$((failed + 1))
-	echo "FAILED: $1: $2: $3"
+	echo "not ok - $1: $2: $3"
 	jq -c 'del(.. | .goodput_timeline_bps?, .timeline?)' "$work/$2.json"
 }
 
@@ -158,9 +159,10 @@ expect_status()
 	"$@" >/dev/null 2>&1 || got=$?
 	if [ $got = "$want" ]; then
 		passed=$((passed + 1))
+		echo "ok - exit $got: $*"
 	else
 		failed=$((failed + 1))
-		echo "FAILED: exit $got, not $want: $*"
+		echo "not ok - exit $got, not $want: $*"
 	fi
 }
 

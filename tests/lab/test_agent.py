@@ -151,10 +151,10 @@ def test_kill(cases: Cases, lab: Lab, before: dict) -> None:
         expect(not left, f"left behind: {left}")
         expect_frames_go_on(lab, "h1", "eth0")
 
-    with cases.case("run_after_kill_under_traffic_cleans_up_and_works"):
+    with cases.case("run_after_kill_under_traffic_takes_over"):
         job = lab.start_agent("gw")
         lab.wait_ready("gw")
-        expect("quench: cleaned up after an agent that died\n" in job.errors(), job.errors())
+        expect("quench: taking over from an agent that died\n" in job.errors(), job.errors())
         expect_frames_go_on(lab, "gw", "r1")
         expect(lab.metrics("gw").total("quench_frames_total", kind="rocev2") > 0, "it sees no frames")
 

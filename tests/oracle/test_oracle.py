@@ -34,7 +34,7 @@ failures = 0
 def check(name: str, good: bool, detail: str = "") -> None:
     global failures
     failures += not good
-    print("ok" if good else "FAILED", name, "" if good else detail)
+    print(f"ok - {name}" if good else f"not ok - {name}: {detail}")
 
 
 def rows(name: str) -> Iterator[list[str]]:

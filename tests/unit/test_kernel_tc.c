@@ -717,7 +717,7 @@ static void filter_on_the_root_places_frames_by_its_minor(void **state)
 	(void)state;
 	assert_true(prog >= 0);
 	install(&t);
-	if (tc_filter_bpf_add(nl, port_index, root, 5, prog, "to_sink", root, &err))
+	if (tc_filter_bpf_add(nl, port_index, root, 5, prog, "to_sink", root, false, &err))
 		fail_msg("%s", err.text);
 	text = output_of("tc filter show dev " PORT);
 	text_has(text, "pref 5 bpf");
@@ -726,8 +726,14 @@ static void filter_on_the_root_places_frames_by_its_minor(void **state)
 	send_frames(7, 0, FRAME_BYTES);
 	assert_int_equal(stats_of(TREE_SINK_LEAF).drops, 7);
 	assert_int_equal(
-		tc_filter_bpf_add(nl, port_index, root, 5, prog, "again", root, &err), -EEXIST);
+		tc_filter_bpf_add(nl, port_index, root, 5, prog, "again", root, false, &err),
+		-EEXIST);
 	text_has(err.text, "port " PORT ": cannot attach the BPF filter");
+	if (tc_filter_bpf_add(nl, port_index, root, 5, prog, "again", root, true, &err))
+		fail_msg("%s", err.text);
+	text = output_of("tc filter show dev " PORT);
+	text_has(text, "handle 0x1 flowid 9000: again direct-action");
+	free(text);
 	assert_int_equal(tc_filter_bpf_del(nl, port_index, root, 5, &err), 0);
 	assert_int_equal(tc_filter_bpf_del(nl, port_index, root, 5, &err), -ENOENT);
 	send_frames(7, 0, FRAME_BYTES);
@@ -751,7 +757,8 @@ static void ingress_leaves_share_a_port_by_bytes(void **state)
 	(void)state;
 	assert_true(prog >= 0 && kick >= 0);
 	install(&t);
-	assert_int_equal(tc_filter_bpf_add(nl, port_index, root, 1, prog, "p", root, NULL), 0);
+	assert_int_equal(
+		tc_filter_bpf_add(nl, port_index, root, 1, prog, "p", root, false, NULL), 0);
 	apply(&closed, TC_CHANGE);
 	send_frames(300, slot + 1, 400);
 	send_frames(100, slot + 2, 1200);
@@ -802,7 +809,7 @@ static void clsact_carries_filters_and_goes_without_a_trace(void **state)
 		fail_msg("%s", err.text);
 	assert_int_equal(tc_clsact_add(nl, port_index, &err), -EEXIST);
 	for (i = 0; i < ARRAY_SIZE(parents); i++) {
-		if (tc_filter_bpf_add(nl, port_index, parents[i], 9, prog, "hook", 0, &err))
+		if (tc_filter_bpf_add(nl, port_index, parents[i], 9, prog, "hook", 0, false, &err))
 			fail_msg("%s", err.text);
 		if (tc_filter_bpf_del(nl, port_index, parents[i], 9, &err))
 			fail_msg("%s", err.text);

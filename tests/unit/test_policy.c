@@ -21,7 +21,7 @@
 #define ECN  "ecn: {kmin: 20KB, kmax: 100KB, pmax: 10%}"
 #define ROCE "name: roce, priority: 3, dscp: [26], kind: lossless, limit: 1MiB"
 
-#define TOP_KEYS   "version, ports, classes, cnp, dcqcn, pairs, observe or flows_max"
+#define TOP_KEYS   "version, ports, classes, cnp, dcqcn, pairs, observe, flows_max or repair"
 #define PORT_KEYS  "name, role, rate, xdp or notify"
 #define CLASS_KEYS "name, priority, dscp, pcp, kind, limit or ecn"
 
@@ -117,6 +117,7 @@ static void policy_parse_minimal_has_defaults(void **state)
 	assert_string_equal(policy.observe.host, "127.0.0.1");
 	assert_int_equal(policy.observe.port, 9842);
 	assert_int_equal(policy.flows_max, 65536);
+	assert_true(policy.repair);
 }
 
 static void policy_parse_full_has_every_value(void **state)
@@ -144,7 +145,8 @@ static void policy_parse_full_has_every_value(void **state)
 		"  - {a: 10.0.1.1/0x11, b: 10.0.2.1/18}\n"
 		"  - {a: \"2001:db8::1/2\", b: \"2001:db8::2/0xffffff\"}\n"
 		"observe: {listen: \"[::1]:65535\"}\n"
-		"flows_max: 1024\n");
+		"flows_max: 1024\n"
+		"repair: false\n");
 	assert_int_equal(policy.ports_count, 2);
 	assert_int_equal(policy.ports[0].role, PORT_GATEWAY);
 	assert_int_equal(policy.ports[0].rate_bps, 1500000000);
@@ -200,6 +202,7 @@ static void policy_parse_full_has_every_value(void **state)
 	assert_string_equal(policy.observe.host, "::1");
 	assert_int_equal(policy.observe.port, 65535);
 	assert_int_equal(policy.flows_max, 1024);
+	assert_false(policy.repair);
 }
 
 static void policy_load_lab_has_its_values(void **state)
@@ -224,18 +227,18 @@ static void policy_load_lab_has_its_values(void **state)
 	assert_int_equal(roce->ecn.kmax_bytes, 300000);
 	assert_true(roce->ecn.pmax == 0.5);
 	assert_int_equal(policy.cnp.generate, CNP_ON_CE);
-	assert_int_equal(policy.cnp.interval_ns, 500000);
+	assert_int_equal(policy.cnp.interval_ns, 1000000);
 	assert_true(policy.dcqcn.g == 1.0 / 64);
 	assert_int_equal(policy.dcqcn.increase_timer_ns, 2000000);
 	assert_int_equal(policy.dcqcn.alpha_timer_ns, 4400000);
 	assert_int_equal(policy.dcqcn.byte_counter_bytes, 0);
 	assert_int_equal(policy.dcqcn.fast_recovery, 2);
-	assert_int_equal(policy.dcqcn.additive_bps, 100000);
+	assert_int_equal(policy.dcqcn.additive_bps, 200000);
 	assert_int_equal(policy.dcqcn.min_rate_bps, 2000000);
 	assert_int_equal(policy.dcqcn.qp_classes, 16);
 	assert_int_equal(policy.dcqcn.idle_ns, 1000000000);
 	assert_int_equal(policy.dcqcn.tick_ns, 500000);
-	assert_true(policy.dcqcn.step == 0.01);
+	assert_true(policy.dcqcn.step == 0.001);
 	assert_int_equal(policy.flows_max, 4096);
 }
 
