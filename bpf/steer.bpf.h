@@ -106,11 +106,14 @@ static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *sk
 			return MINOR_QP + qp->leaf;
 		qp->leaf = QP_SHARED_LEAF;
 		qp->position = 0;
+		stats->qp_moves++;
 	}
 	if (!wire_is_ack(f->opcode)) {
 		if ((!qp->position || leaf_is_drained(port, shared_ref, qp->position)) &&
-			qp_class_take(port, &f->key, qp))
+			qp_class_take(port, &f->key, qp)) {
+			stats->qp_moves += qp->position != 0;
 			return MINOR_QP + qp->leaf;
+		}
 		stats->qp_unenforced++;
 	}
 	qp_ride_shared(port, shared_ref, qp, skb->wire_len);

@@ -29,7 +29,7 @@ enum class_state { CLASS_FREE, CLASS_IN_USE, CLASS_DRAINING };
 
 struct class_record {
 	enum class_state state;
-	uint64_t since_ns; /* CLASS_DRAINING */
+	uint64_t since_ns; /* when it came into that state */
 };
 
 struct port {
@@ -53,7 +53,7 @@ struct fast {
 	uint32_t classes_count;
 	struct class_record *classes;
 	_Atomic uint64_t *rates_bps;
-	uint64_t scan_due_ns;
+	uint64_t scan_ns, scan_due_ns; /* looks for QPs that give their class back */
 	struct fast_gauges gauges;
 	struct agent_counters *counters; /* outlive the agent */
 	struct fast_calls calls;
@@ -269,6 +269,16 @@ static bool class_is_empty(struct fast *fast, const struct port *port, uint32_t 
 	       !stats.backlog_bytes;
 }
 
+/* Has the class's QP been silent, or had it, for long enough? */
+static bool class_is_due(const struct fast *fast, const struct qp_class *cls,
+	const struct class_record *record, uint64_t now)
+{
+	const struct policy_dcqcn *dcqcn = &fast->policy->dcqcn;
+
+	return now >= cls->last_ns + dcqcn->idle_ns ||
+	       (dcqcn->lease_ns && now >= record->since_ns + dcqcn->lease_ns);
+}
+
 /* One class at one moment; returns whether it is in use. */
 static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_t now)
 {
@@ -283,8 +293,9 @@ static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_
 	}
 	if (!__atomic_load_n(&cls->taken, __ATOMIC_ACQUIRE))
 		return false;
-	record->state = CLASS_IN_USE;
-	if (now < cls->last_ns + fast->policy->dcqcn.idle_ns)
+	if (record->state != CLASS_IN_USE)
+		*record = (struct class_record){.state = CLASS_IN_USE, .since_ns = now};
+	if (!class_is_due(fast, cls, record, now))
 		return true;
 	__atomic_fetch_add(&cls->generation, 1, __ATOMIC_RELEASE);
 	reaction_forget(port->reaction, k);
@@ -318,7 +329,7 @@ static void scan_port(struct fast *fast, struct port *port, uint64_t now)
 
 static void set_timer(struct fast *fast, bool ticking)
 {
-	uint64_t period = ticking ? fast->policy->dcqcn.tick_ns : SCAN_NS;
+	uint64_t period = ticking ? fast->policy->dcqcn.tick_ns : fast->scan_ns;
 	struct timespec ts = {.tv_sec = period / 1000000000ull, .tv_nsec = period % 1000000000ull};
 
 	fast->ticking = ticking;
@@ -343,7 +354,7 @@ static void on_timer(struct fast *fast)
 		tick_port(fast, &fast->ports[slot], now);
 	if (now < fast->scan_due_ns)
 		return;
-	fast->scan_due_ns = now + SCAN_NS;
+	fast->scan_due_ns = now + fast->scan_ns;
 	fast->calls.beat(fast->calls.arg);
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
 		scan_port(fast, &fast->ports[slot], now);
@@ -458,6 +469,9 @@ int fast_start(struct fast **out, const struct policy *policy, struct dataplane 
 	fast->dp = dp;
 	fast->counters = dataplane_counters(dp);
 	fast->calls = *calls;
+	fast->scan_ns = SCAN_NS;
+	if (policy->dcqcn.lease_ns && policy->dcqcn.lease_ns / 2 < SCAN_NS)
+		fast->scan_ns = policy->dcqcn.lease_ns / 2;
 	fast->epoll_fd = fast->timer_fd = fast->stop_fd = -1;
 	code = open_ports(fast, ports, ports_count, err);
 	if (!code)

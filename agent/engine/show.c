@@ -18,7 +18,11 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 
 	memcpy(out->name, port->link.name, sizeof(out->name));
 	out->role = port->policy->role;
+	out->gone = port->gone;
+	if (port->gone)
+		return;
 	out->xdp = dataplane_xdp_mode(engine->dp, port->link.ifindex);
+	out->xdp_native = out->xdp == XDP_MODE_IS_NATIVE;
 	dataplane_get_stats(engine->dp, port->conf.slot, &out->stats);
 	dataplane_get_state(engine->dp, port->conf.slot, &out->state);
 	out->qps_limited = gauges->limited[port->conf.slot];
@@ -55,12 +59,25 @@ static struct snapshot *take_snapshot(struct engine *engine)
 	return s;
 }
 
+/* An interface that is gone has no series, rather than figures that stand still. */
+static void leave_out_gone(struct snapshot *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->ports_count; i++)
+		if (!s->ports[i].gone)
+			s->ports[kept++] = s->ports[i];
+	s->ports_count = kept;
+}
+
 void show_metrics(void *arg, FILE *out)
 {
 	struct snapshot *s = take_snapshot(arg);
 
-	if (s)
+	if (s) {
+		leave_out_gone(s);
 		snapshot_write_metrics(s, out);
+	}
 	free(s);
 }
 

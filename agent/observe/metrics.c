@@ -51,6 +51,8 @@ static const struct port_metric {
 		ONE(depth_unknown)},
 	{"quench_flows_full_total", "Frames of flows that the flow table had no room for.",
 		ONE(flows_full)},
+	{"quench_qp_moves_total", "Times that a QP's frames changed to another queue.",
+		ONE(qp_moves)},
 	{"quench_qp_unenforced_total", "Data frames of QPs that found no free QP class.",
 		ONE(qp_unenforced)},
 	{"quench_ring_drops_total", "Events lost because the ring was full.", ONE(ring_drops)},
@@ -121,25 +123,32 @@ static void write_occupancy(const struct snapshot *snapshot, bool max, FILE *out
 	}
 }
 
-static void write_port_gauges(const struct snapshot *snapshot, FILE *out)
+/* One value a port. */
+static const struct port_value {
+	const char *name, *type, *help;
+	size_t offset; /* of a uint64_t in struct snapshot_port */
+} port_values[] = {
+#define AT(field) offsetof(struct snapshot_port, field)
+	{"quench_queue_drops_total", "counter",
+		"Frames that our qdiscs dropped, class_limit included.", AT(queue_drops)},
+	{"quench_qp_classes", "gauge", "QP classes that are taken.", AT(qp_classes_taken)},
+	{"quench_qps_limited", "gauge", "QPs that DCQCN holds below line rate.", AT(qps_limited)},
+	{"quench_xdp_native", "gauge",
+		"1: the kernel reports our XDP program in native mode; 0: generic or none.",
+		AT(xdp_native)},
+#undef AT
+};
+
+static void write_port_value_row(
+	const struct port_value *row, const struct snapshot *snapshot, FILE *out)
 {
-	write_head(out, "quench_queue_drops_total", "counter", "Frames that our qdiscs dropped.");
-	for (size_t p = 0; p < snapshot->ports_count; p++)
-		write_port_value(out, "quench_queue_drops_total", snapshot->ports[p].name, NULL,
-			NULL, snapshot->ports[p].queue_drops);
-	write_head(out, "quench_qp_classes", "gauge", "QP classes that are taken.");
-	for (size_t p = 0; p < snapshot->ports_count; p++)
-		write_port_value(out, "quench_qp_classes", snapshot->ports[p].name, NULL, NULL,
-			snapshot->ports[p].qp_classes_taken);
-	write_head(out, "quench_qps_limited", "gauge", "QPs that DCQCN holds below line rate.");
-	for (size_t p = 0; p < snapshot->ports_count; p++)
-		write_port_value(out, "quench_qps_limited", snapshot->ports[p].name, NULL, NULL,
-			snapshot->ports[p].qps_limited);
-	write_head(out, "quench_xdp_native", "gauge",
-		"1: the kernel reports our XDP program in native mode; 0: generic or none.");
-	for (size_t p = 0; p < snapshot->ports_count; p++)
-		write_port_value(out, "quench_xdp_native", snapshot->ports[p].name, NULL, NULL,
-			snapshot->ports[p].xdp == XDP_MODE_IS_NATIVE);
+	write_head(out, row->name, row->type, row->help);
+	for (size_t p = 0; p < snapshot->ports_count; p++) {
+		const struct snapshot_port *port = &snapshot->ports[p];
+
+		write_port_value(out, row->name, port->name, NULL, NULL,
+			*(const uint64_t *)((const char *)port + row->offset));
+	}
 }
 
 static void write_one(
@@ -155,7 +164,8 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 		write_port_metric(&port_metrics[i], snapshot, out);
 	write_occupancy(snapshot, false, out);
 	write_occupancy(snapshot, true, out);
-	write_port_gauges(snapshot, out);
+	for (size_t i = 0; i < sizeof(port_values) / sizeof(port_values[0]); i++)
+		write_port_value_row(&port_values[i], snapshot, out);
 	write_one(out, "quench_pairs", "gauge", "QP pairs that are known.", snapshot->pairs);
 	write_one(out, "quench_cnp_handled_total", "counter", "CNPs that changed a rate.",
 		snapshot->counters.cnps_handled);

@@ -15,12 +15,14 @@ struct snapshot_port {
 	char name[IFNAMSIZ];
 	enum port_role role;
 	enum xdp_mode xdp;
+	bool gone; /* the interface is not there: no figures */
 	struct port_stats stats;
 	struct port_state state;
 	uint32_t occupancy_bytes[CLASSES_MAX]; /* now, by class */
 	uint64_t queue_drops;		       /* counted by our qdiscs */
-	uint32_t qp_classes_taken;
-	uint32_t qps_limited;
+	uint64_t qp_classes_taken;
+	uint64_t qps_limited;
+	uint64_t xdp_native; /* 1: native mode, as the kernel reports it */
 };
 
 struct snapshot {

@@ -69,6 +69,7 @@ struct policy_dcqcn {
 	uint64_t min_rate_bps;
 	uint32_t qp_classes; /* size of the pool at each reaction-point port */
 	uint64_t idle_ns;    /* a QP silent for this long gives its class back */
+	uint64_t lease_ns;   /* and a busy one after this long; 0: keeps it */
 	uint64_t tick_ns;    /* how often rates are sent to the kernel */
 	double step;	     /* a rate that moved by less than this share is not sent */
 };

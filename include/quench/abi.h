@@ -178,6 +178,7 @@ struct port_stats { /* by slot, per CPU */
 	__u64 drops[PORT_DROP_COUNT];
 	__u64 depth_unknown; /* frames let through with no depth to judge by */
 	__u64 flows_full;    /* frames of flows that found no place in the table */
+	__u64 qp_moves;	     /* times that a QP's frames changed to another leaf */
 	__u64 qp_unenforced; /* data frames of QPs that ride in the shared leaf */
 	__u64 ring_drops;    /* events lost because the ring was full */
 };
