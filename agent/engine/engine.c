@@ -396,9 +396,10 @@ int engine_run(
 	engine->policy_path = path;
 	engine->loaded_at = time(NULL);
 	engine->control_fd = engine->signal_fd = engine->gone_fd = engine->links_fd = -1;
-	engine->guardian = GUARDIAN_NONE;
 	pthread_mutex_init(&engine->nl_lock, NULL);
-	code = start(engine, err);
+	code = guardian_prepare(&engine->guardian, err);
+	if (!code)
+		code = start(engine, err);
 	if (!code) {
 		announce(engine);
 		serve(engine);

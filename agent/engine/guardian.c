@@ -46,14 +46,20 @@ static void reap(struct guardian *guardian)
 	guardian->pid_fd = -1;
 }
 
+int guardian_prepare(struct guardian *guardian, struct qerr *err)
+{
+	*guardian = (struct guardian){.pid_fd = -1, .beats = {-1, -1}};
+	if (pipe2(guardian->beats, O_CLOEXEC | O_NONBLOCK))
+		return qerr_set(err, -errno, "cannot make a pipe: %s", strerror(errno));
+	return 0;
+}
+
 int guardian_start(struct guardian *guardian, const struct instance *instance, struct qerr *err)
 {
 	int agent_fd;
 	pid_t pid;
 
 	reap(guardian);
-	if (guardian->beats[0] < 0 && pipe2(guardian->beats, O_CLOEXEC | O_NONBLOCK))
-		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
 	agent_fd = pid_open(getpid());
 	if (agent_fd < 0)
 		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
@@ -82,7 +88,7 @@ void guardian_stop(struct guardian *guardian)
 	for (int i = 0; i < 2; i++)
 		if (guardian->beats[i] >= 0)
 			close(guardian->beats[i]);
-	*guardian = GUARDIAN_NONE;
+	guardian->beats[0] = guardian->beats[1] = -1;
 }
 
 static void open_ports(struct rtnl *nl, const struct instance *instance)
@@ -124,7 +130,7 @@ int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, s
 	for (;;) {
 		int n = poll(fds, 2, GUARDIAN_PATIENCE_MS);
 
-		if (n > 0 && fds[0].revents)
+		if (n > 0 && (fds[0].revents || fds[1].revents & POLLHUP))
 			break;
 		if (n > 0) {
 			take_beats(beat_fd);

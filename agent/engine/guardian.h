@@ -22,8 +22,11 @@ struct guardian {
 	int beats[2]; /* a pipe, from the first start to the stop: the agent's signs of life */
 };
 
-/* A guardian that was never started, for guardian_stop to pass over. */
-#define GUARDIAN_NONE ((struct guardian){.pid_fd = -1, .beats = {-1, -1}})
+/*
+ * Before anything else is opened: a dying process closes its descriptors in ascending order, and
+ * the guardian learns of the death when this pipe closes. guardian_stop undoes it.
+ */
+int guardian_prepare(struct guardian *guardian, struct qerr *err);
 
 /* Start it, or start it again after it died. The instance's state must have been saved. */
 int guardian_start(struct guardian *guardian, const struct instance *instance, struct qerr *err);
