@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) void cnp_request(struct __sk_buff *
 		return cnp_suppress(stats, CNP_SUPPRESSED_NOT_ARMED);
 	if (!cnp_is_due(conf, pair))
 		return cnp_suppress(stats, CNP_SUPPRESSED_INTERVAL);
-	skb->mark = (mark & ~conf->mark_mask) | (conf->mark_mask & -conf->mark_mask) * kind;
+	skb->mark = kind;
 	if (bpf_clone_redirect(skb, ifindex, 0))
 		cnp_suppress(stats, CNP_SUPPRESSED_CLONE);
 	skb->mark = mark;
@@ -145,7 +145,7 @@ static inline __attribute__((always_inline)) bool cnp_morph(struct __sk_buff *sk
 	struct pair *pair;
 
 	frame_read(skb, &f);
-	if (!frame_is_notifiable(&f))
+	if (!frame_is_notifiable(&f) || !wire_is_ce(f.tos))
 		return false;
 	pair = bpf_map_lookup_elem(&pairs, &f.key);
 	if (!pair)
@@ -163,7 +163,7 @@ static inline __attribute__((always_inline)) bool cnp_morph(struct __sk_buff *sk
 		cnp_suppress(stats, CNP_SUPPRESSED_MORPH);
 		return false;
 	}
-	skb->mark &= ~conf->mark_mask;
+	skb->mark = 0;
 	flow_note_cnp(&f.key);
 	stats->cnp_sent++;
 	return true;

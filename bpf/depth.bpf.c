@@ -73,7 +73,7 @@ int depth_read(__u32 ref_index, struct qdisc_seen *seen)
  * tree gives it: a foreign qdisc that borrowed a handle of ours is not taken for it.
  */
 static inline __attribute__((always_inline)) int depth_place(
-	const struct conf *conf, const struct qdisc_seen *seen)
+	const struct conf *conf, const struct port_conf *port, const struct qdisc_seen *seen)
 {
 	__u32 major = seen->handle >> 16, cls, slot;
 
@@ -89,7 +89,9 @@ static inline __attribute__((always_inline)) int depth_place(
 			return ref_slot_leaf(cls, conf->slots, slot);
 	} else if (major >= TREE_QP_LEAF && major < TREE_QP_LEAF + QP_CLASSES_MAX) {
 		slot = major - TREE_QP_LEAF;
-		if ((seen->parent & 0xffff) == MINOR_QP + slot)
+		if (slot < port->qp_count &&
+			seen->parent ==
+				TREE_CLASS(TREE_INNER + port->reaction_class, MINOR_QP + slot))
 			return ref_qp_leaf(conf->slots, slot);
 	}
 	return -1;
@@ -114,7 +116,7 @@ static inline __attribute__((always_inline)) void depth_note(struct depth_walk *
 	qdisc_look(ptr, &seen);
 	if (seen.flags & QDISC_REFUSED_FLAGS || seen.refs <= 0)
 		return;
-	place = depth_place(walk->conf, &seen);
+	place = depth_place(walk->conf, walk->port, &seen);
 	if (place < 0)
 		return;
 	index = walk->port->refs_base + place;

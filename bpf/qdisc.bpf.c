@@ -55,8 +55,10 @@ static inline __attribute__((always_inline)) void report_gone(void)
 	if (!shared || __sync_val_compare_and_swap(&shared->qdisc_gone, 0, 1))
 		return;
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e)
+	if (!e) {
+		shared->qdisc_gone = 0; /* the next one tells */
 		return;
+	}
 	__builtin_memset(e, 0, sizeof(*e));
 	e->type = EVENT_QDISC_GONE;
 	bpf_ringbuf_submit(e, 0);

@@ -44,7 +44,7 @@ int quench_root(struct __sk_buff *skb)
 	state = state_get(port->slot);
 	if (!stats || !state)
 		return TC_ACT_UNSPEC;
-	if (skb->mark & conf->mark_mask) {
+	if (clone_is_marked(skb->mark)) {
 		stats->drops[PORT_DROP_STRAY_CLONE]++;
 		return enqueue_at(skb, MINOR_SINK);
 	}
@@ -53,7 +53,7 @@ int quench_root(struct __sk_buff *skb)
 	if (f.kind == WIRE_CM && slot == SLOT_LOCAL)
 		event_send_cm(
 			(void *)(long)skb->data, (void *)(long)skb->data_end, &f, port, stats);
-	if (f.kind == WIRE_CNP)
+	if (f.kind == WIRE_CNP && wire_cnp_is_whole(&f))
 		return enqueue_at(skb, MINOR_CONTROL);
 	index = frame_class(conf, &f);
 	if (index >= CLASSES_MAX)
@@ -77,7 +77,7 @@ int quench_root(struct __sk_buff *skb)
 	}
 	leaf = MINOR_SLOT + slot;
 	if (port->flags & PORT_REACTION && index == port->reaction_class && wire_is_roce(f.kind))
-		leaf = steer_qp(skb, conf, port, &f, slot, stats);
+		leaf = steer_qp(skb, conf, port, state, &f, slot, stats);
 	skb->priority = TREE_CLASS(TREE_INNER + index, leaf);
 	return enqueue_at(skb, MINOR_PRIORITY + index);
 }

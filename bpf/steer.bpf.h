@@ -55,46 +55,68 @@ static inline __attribute__((always_inline)) bool qp_class_take(
 	cls->owner = *key;
 	cls->last_ns = bpf_ktime_get_coarse_ns();
 	cls->taken = 1;
-	pool->head++;
+	__sync_fetch_and_add(&pool->head, 1); /* after the class says so, on every machine */
 	return true;
 }
 
-static inline __attribute__((always_inline)) struct qp *qp_get(const struct flow_key *key)
+/*
+ * The QP's record. A fresh one starts where the last frame without a record went: that may have
+ * been one of this QP.
+ */
+static inline __attribute__((always_inline)) struct qp *qp_get(
+	const struct port_state *state, const struct flow_key *key)
 {
-	struct qp fresh = {.leaf = QP_SHARED_LEAF};
+	struct qp fresh = {.leaf = QP_SHARED_LEAF, .position = state->refused_position};
 	struct qp *qp = bpf_map_lookup_elem(&qps, key);
 
 	if (qp)
 		return qp;
+	fresh.flow.last_ns = bpf_ktime_get_coarse_ns(); /* not to be aged at once */
 	bpf_map_update_elem(&qps, key, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&qps, key);
 }
 
-/* Remember how far the shared leaf must get before the QP may leave it. */
-static inline __attribute__((always_inline)) void qp_ride_shared(
-	const struct port_conf *port, __u32 shared_ref, struct qp *qp, __u32 wire_len)
+/* Is the class still this QP's, until the agent has seen its leaf empty? */
+static inline __attribute__((always_inline)) bool qp_class_is_of(
+	const struct qp_class *cls, const struct flow_key *key)
+{
+	int i;
+
+	if (!cls->taken || cls->owner.dst_qpn != key->dst_qpn)
+		return false;
+	for (i = 0; i < 4; i++)
+		if (cls->owner.src[i] != key->src[i] || cls->owner.dst[i] != key->dst[i])
+			return false;
+	return true;
+}
+
+/* How far the shared leaf must get before a frame that goes there now has left it. */
+static inline __attribute__((always_inline)) __u64 shared_position(
+	const struct port_conf *port, __u32 shared_ref, __u32 wire_len)
 {
 	struct qdisc_seen seen = {};
 
 	if (depth_read(port->refs_base + shared_ref, &seen))
-		qp->position = seen.sent_bytes + seen.backlog_bytes + wire_len;
-	else
-		qp->position = ~0ull;
+		return seen.sent_bytes + seen.backlog_bytes + wire_len;
+	return ~0ull;
 }
 
 /* The minor id of the leaf, below its class's inner HTB, for a RoCE frame of a reaction point. */
 static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *skb,
-	const struct conf *conf, const struct port_conf *port, const struct wire_frame *f,
-	__u32 slot, struct port_stats *stats)
+	const struct conf *conf, const struct port_conf *port, struct port_state *state,
+	const struct wire_frame *f, __u32 slot, struct port_stats *stats)
 {
 	__u32 shared_ref = ref_slot_leaf(port->reaction_class, conf->slots, slot);
-	struct qp *qp = qp_get(&f->key);
+	struct qp *qp = qp_get(state, &f->key);
 	struct qp_class *cls;
 
 	if (!qp) {
 		stats->flows_full++;
+		state->refused_position = shared_position(port, shared_ref, skb->wire_len);
 		return MINOR_SLOT + slot;
 	}
+	if (qp->leaf != QP_SHARED_LEAF && qp->flow.slot != port->slot)
+		qp->leaf = QP_SHARED_LEAF; /* that leaf is another port's */
 	flow_note(&qp->flow, f, port->slot);
 	if (qp->leaf != QP_SHARED_LEAF) {
 		cls = qp_class_get(port, qp->leaf);
@@ -102,7 +124,8 @@ static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *sk
 			cls->last_ns = qp->flow.last_ns;
 			return MINOR_QP + qp->leaf;
 		}
-		if (!leaf_is_drained(port, ref_qp_leaf(conf->slots, qp->leaf), 0))
+		if (cls && qp_class_is_of(cls, &f->key) &&
+			!leaf_is_drained(port, ref_qp_leaf(conf->slots, qp->leaf), 0))
 			return MINOR_QP + qp->leaf;
 		qp->leaf = QP_SHARED_LEAF;
 		qp->position = 0;
@@ -116,7 +139,7 @@ static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *sk
 		}
 		stats->qp_unenforced++;
 	}
-	qp_ride_shared(port, shared_ref, qp, skb->wire_len);
+	qp->position = shared_position(port, shared_ref, skb->wire_len);
 	return MINOR_SLOT + slot;
 }
 

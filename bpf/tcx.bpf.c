@@ -12,15 +12,34 @@
 /* Both tcx and clsact read this as "carry on with the next program". */
 enum { HOOK_NEXT = TC_ACT_UNSPEC };
 
+/* A look at the ECN bits where they mostly are; what it cannot see may be CE. */
+static inline __attribute__((always_inline)) bool may_be_ce(struct __sk_buff *skb)
+{
+	enum { TOS_OFF = ETH_HEADER_BYTES + 1, IPV6_ECN_SHIFT = 4 };
+	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	if (data + TOS_OFF + 1 > end)
+		return true;
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV4))
+		return wire_is_ce(data[TOS_OFF]);
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV6))
+		return wire_is_ce(data[TOS_OFF] >> IPV6_ECN_SHIFT);
+	return true;
+}
+
 /* A CE frame for this host: the host is the notification point. */
 SEC("tc")
 int quench_tc_ingress(struct __sk_buff *skb)
 {
-	struct port_conf *port = port_get(skb->ifindex);
-	struct conf *conf = conf_get();
 	struct port_stats *stats;
+	struct port_conf *port;
+	struct conf *conf;
 	struct wire_frame f;
 
+	if (!may_be_ce(skb))
+		return HOOK_NEXT;
+	port = port_get(skb->ifindex);
+	conf = conf_get();
 	if (!port || !conf || !(port->flags & PORT_NOTIFY_INGRESS))
 		return HOOK_NEXT;
 	frame_read(skb, &f);
@@ -73,30 +92,40 @@ static inline __attribute__((always_inline)) void notify_for_receivers(
 			is_routed(skb, port) ? CLONE_CNP_ROUTED : CLONE_CNP_BACK);
 }
 
+static inline __attribute__((always_inline)) int morph(struct __sk_buff *skb)
+{
+	struct port_conf *port = port_get(skb->ifindex);
+	struct conf *conf = conf_get();
+	struct port_stats *stats;
+
+	stats = port ? stats_get(port->slot) : NULL;
+	if (!stats || !conf)
+		return TC_ACT_SHOT;
+	if (cnp_morph(skb, conf, skb->mark, stats))
+		return HOOK_NEXT;
+	stats->drops[PORT_DROP_MORPH]++;
+	return TC_ACT_SHOT;
+}
+
+/* The egress hook of most ports: one look at the mark. */
 SEC("tc")
 int quench_tc_egress(struct __sk_buff *skb)
 {
-	struct conf *conf = conf_get();
-	struct port_conf *port;
-	struct port_stats *stats;
-	__u32 mark;
+	return clone_is_marked(skb->mark) ? morph(skb) : HOOK_NEXT;
+}
 
-	if (!conf)
-		return HOOK_NEXT;
-	mark = skb->mark & conf->mark_mask;
+/* That of a port that notifies for the receivers behind it. */
+SEC("tc")
+int quench_tc_notify(struct __sk_buff *skb)
+{
+	struct port_conf *port;
+	struct conf *conf;
+
+	if (clone_is_marked(skb->mark))
+		return morph(skb);
 	port = port_get(skb->ifindex);
-	if (!port)
-		return HOOK_NEXT;
-	if (mark) {
-		stats = stats_get(port->slot);
-		if (stats &&
-			cnp_morph(skb, conf, mark / (conf->mark_mask & -conf->mark_mask), stats))
-			return HOOK_NEXT;
-		if (stats)
-			stats->drops[PORT_DROP_MORPH]++;
-		return TC_ACT_SHOT;
-	}
-	if (port->flags & PORT_NOTIFY_EGRESS)
+	conf = conf_get();
+	if (port && conf && port->flags & PORT_NOTIFY_EGRESS)
 		notify_for_receivers(skb, conf, port);
 	return HOOK_NEXT;
 }

@@ -78,6 +78,8 @@ int quench_xdp(struct xdp_md *ctx)
 	case WIRE_PFC:
 	case WIRE_PAUSE:
 	case WIRE_MAC_CONTROL:
+		if (!(port->flags & PORT_ENDS_PAUSE))
+			return XDP_PASS;
 		stats->drops[PORT_DROP_PAUSE]++;
 		return XDP_DROP;
 	}

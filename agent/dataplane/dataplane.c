@@ -298,6 +298,22 @@ void dataplane_leave(struct dataplane *dp)
 	free(dp);
 }
 
+/* Through the map that a dead agent left: no port knows itself any more, so none clones. */
+static void forget_ports(const char *pin_dir)
+{
+	char path[PATH_MAX + 16];
+	__u32 ifindex;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/ports", pin_dir);
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return;
+	while (!bpf_map_get_next_key(fd, NULL, &ifindex) && !bpf_map_delete_elem(fd, &ifindex))
+		;
+	close(fd);
+}
+
 int dataplane_unpin(const char *pin_dir, struct qerr *err)
 {
 	DIR *dir = opendir(pin_dir);
@@ -306,6 +322,7 @@ int dataplane_unpin(const char *pin_dir, struct qerr *err)
 
 	if (!dir)
 		return errno == ENOENT ? 0 : qerr_set(err, -errno, "cannot read %s", pin_dir);
+	forget_ports(pin_dir); /* before the hooks go that turn clones into CNPs */
 	while ((entry = readdir(dir))) {
 		snprintf(path, sizeof(path), "%s/%s", pin_dir, entry->d_name);
 		if (entry->d_name[0] != '.')
@@ -412,11 +429,14 @@ static int link_tcx(struct dataplane *dp, const struct bpf_program *program, con
 }
 
 int dataplane_attach_tc(
-	struct dataplane *dp, const char *name, int ifindex, bool ingress, struct qerr *err)
+	struct dataplane *dp, const char *name, int ifindex, uint32_t flags, struct qerr *err)
 {
-	int code = link_tcx(dp, dp->skel->progs.quench_tc_egress, name, ifindex, TCX_EGRESS, err);
+	const struct bpf_program *egress = flags & PORT_NOTIFY_EGRESS
+						   ? dp->skel->progs.quench_tc_notify
+						   : dp->skel->progs.quench_tc_egress;
+	int code = link_tcx(dp, egress, name, ifindex, TCX_EGRESS, err);
 
-	if (code || !ingress)
+	if (code || !(flags & PORT_NOTIFY_INGRESS))
 		return code;
 	return link_tcx(dp, dp->skel->progs.quench_tc_ingress, name, ifindex, TCX_INGRESS, err);
 }
@@ -614,8 +634,8 @@ static int on_event(void *arg, void *data, size_t bytes)
 {
 	struct dataplane *dp = arg;
 
-	if (bytes >= sizeof(struct event))
-		dp->event_fn(dp->event_arg, data);
+	if (bytes >= sizeof(struct event) && !dp->event_fn(dp->event_arg, data))
+		return -EAGAIN; /* taken, but no further */
 	return 0;
 }
 
@@ -634,7 +654,7 @@ int dataplane_events_fd(const struct dataplane *dp)
 	return ring_buffer__epoll_fd(dp->ring);
 }
 
-int dataplane_events_take(struct dataplane *dp)
+void dataplane_events_take(struct dataplane *dp)
 {
-	return ring_buffer__consume(dp->ring);
+	ring_buffer__consume(dp->ring);
 }

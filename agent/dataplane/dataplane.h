@@ -54,9 +54,9 @@ int dataplane_attach_xdp(struct dataplane *dp, const char *name, int ifindex, bo
 /* The mode that the kernel reports for our program on the interface right now. */
 enum xdp_mode dataplane_xdp_mode(const struct dataplane *dp, int ifindex);
 
-/* Attach the tc hooks (tcx): egress always, ingress if wanted. */
+/* Attach the tc hooks (tcx) that a port with these PORT_* flags needs. */
 int dataplane_attach_tc(
-	struct dataplane *dp, const char *name, int ifindex, bool ingress, struct qerr *err);
+	struct dataplane *dp, const char *name, int ifindex, uint32_t flags, struct qerr *err);
 
 /* The classifier for the root qdisc's filter; the descriptor stays the dataplane's. */
 int dataplane_root_fd(const struct dataplane *dp);
@@ -101,11 +101,11 @@ struct agent_counters *dataplane_counters(const struct dataplane *dp);
 
 /*
  * The event ring: a descriptor to poll, and a call that hands over what is there. fn must not
- * block. Returns the number of events.
+ * block; when it returns false the rest waits for the next call.
  */
-typedef void (*dataplane_event_fn)(void *arg, const struct event *event);
+typedef bool (*dataplane_event_fn)(void *arg, const struct event *event);
 int dataplane_events_open(struct dataplane *dp, dataplane_event_fn fn, void *arg, struct qerr *err);
 int dataplane_events_fd(const struct dataplane *dp);
-int dataplane_events_take(struct dataplane *dp);
+void dataplane_events_take(struct dataplane *dp);
 
 #endif

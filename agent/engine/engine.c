@@ -22,7 +22,8 @@
 
 enum {
 	AGE_EVERY_MS = 10000,
-	CHECK_EVERY_MS = 100, /* at most this often are the ports compared */
+	GUARDIAN_PAUSE_MS = 1000, /* between two starts */
+	CHECK_EVERY_MS = 100,	  /* at most this often are the ports compared */
 };
 
 #define MS_NS	     1000000ull
@@ -53,8 +54,9 @@ static void describe_layout(const struct engine *engine, char layout[INSTANCE_LA
 		const struct engine_port *port = &engine->ports[i];
 
 		if (i < engine->ports_count)
-			snprintf(text, sizeof(text), "%s %d %u %u", port->link.name,
-				port->link.ifindex, port->conf.refs_base, port->conf.qp_count);
+			snprintf(text, sizeof(text), "%s %d %d %u %u %u", port->link.name,
+				port->link.ifindex, port->policy->role, port->conf.refs_base,
+				port->conf.qp_count, port->spec.qp_class);
 		else
 			snprintf(text, sizeof(text), "%zu %u", engine->policy->classes_count,
 				engine->policy->flows_max);
@@ -209,6 +211,7 @@ static int start(struct engine *engine, struct qerr *err)
 		code = look_back(engine, err);
 	if (!code)
 		code = engine_save(engine, err);
+	engine->saved = !code;
 	if (!code)
 		code = load_dataplane(engine, err);
 	if (!code)
@@ -223,7 +226,11 @@ static int start(struct engine *engine, struct qerr *err)
 	if (code)
 		return code;
 	engine->control_fd = control_listen(engine->instance->socket_path, err);
-	return engine->control_fd < 0 ? engine->control_fd : 0;
+	if (engine->control_fd < 0)
+		return engine->control_fd;
+	__atomic_store_n(&dataplane_counters(engine->dp)->qdisc_gone, 0, __ATOMIC_RELEASE);
+	engine->adopt = false; /* whatever is set up from here on is new */
+	return 0;
 }
 
 static void announce(const struct engine *engine)
@@ -247,26 +254,52 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
-/* Without a guardian nobody would open anything for a dead agent: start another. */
-static void replace_guardian(struct engine *engine)
+/* Without a guardian nobody would open anything for a dead agent: start another, but not in haste.
+ */
+static void on_guardian(struct engine *engine)
+{
+	events_note(&engine->events, "the guardian died; starting another");
+	guardian_reap(&engine->guardian);
+	engine->guardian_due_ns = monotonic_ns() + GUARDIAN_PAUSE_MS * MS_NS;
+}
+
+static void replace_guardian(struct engine *engine, uint64_t now)
 {
 	struct qerr err = {};
 
-	events_note(&engine->events, "the guardian died; starting another");
-	if (guardian_start(&engine->guardian, engine->instance, &err))
-		events_note(&engine->events, "%s", err.text);
+	if (!engine->guardian_due_ns || now < engine->guardian_due_ns)
+		return;
+	engine->guardian_due_ns = 0;
+	if (!guardian_start(&engine->guardian, engine->instance, &err))
+		return;
+	events_note(&engine->events, "%s", err.text);
+	engine->guardian_due_ns = now + GUARDIAN_PAUSE_MS * MS_NS;
 }
 
 /* Something about links or queues has changed; what, the kernel says best itself. */
 static void check_ports(struct engine *engine)
 {
-	if (__atomic_exchange_n(&dataplane_counters(engine->dp)->qdisc_gone, 0, __ATOMIC_ACQ_REL) &&
-		!engine->policy->repair)
-		events_note(&engine->events,
-			"a queue of ours was deleted; it stays so (repair: false)");
+	bool queues = engine->queues_due;
+
+	engine->check_due = engine->queues_due = false;
+	if (queues) {
+		__atomic_store_n(&dataplane_counters(engine->dp)->qdisc_gone, 0, __ATOMIC_RELEASE);
+		if (!engine->policy->repair)
+			events_note(&engine->events,
+				"a queue of ours was deleted; it stays so (repair: false)");
+	}
 	pthread_mutex_lock(&engine->nl_lock);
 	for (size_t i = 0; i < engine->ports_count; i++)
-		port_check(engine, &engine->ports[i]);
+		port_check(engine, &engine->ports[i], queues);
+	pthread_mutex_unlock(&engine->nl_lock);
+}
+
+/* Without its filter a port queues everything as best effort, and nothing else tells. */
+static void check_filters(struct engine *engine)
+{
+	pthread_mutex_lock(&engine->nl_lock);
+	for (size_t i = 0; i < engine->ports_count; i++)
+		port_check_filter(engine, &engine->ports[i]);
 	pthread_mutex_unlock(&engine->nl_lock);
 }
 
@@ -297,13 +330,18 @@ static void on_qdisc_gone(struct engine *engine)
 	uint64_t times;
 
 	if (read(engine->gone_fd, &times, sizeof(times)) > 0)
-		engine->check_due = true;
+		engine->check_due = engine->queues_due = true;
 }
 
 static void on_links(struct engine *engine)
 {
 	link_watch_take(engine->links_fd);
 	engine->check_due = true;
+}
+
+static int patience_ms(const struct engine *engine)
+{
+	return engine->check_due || engine->guardian_due_ns ? CHECK_EVERY_MS : AGE_EVERY_MS;
 }
 
 static void serve(struct engine *engine)
@@ -314,7 +352,7 @@ static void serve(struct engine *engine)
 		const struct watch watches[] = {
 			{engine->signal_fd, on_signal},
 			{engine->control_fd, on_control},
-			{engine->guardian.pid_fd, replace_guardian},
+			{engine->guardian.pid_fd, on_guardian},
 			{engine->gone_fd, on_qdisc_gone},
 			{engine->links_fd, on_links},
 		};
@@ -324,17 +362,18 @@ static void serve(struct engine *engine)
 
 		for (size_t i = 0; i < N; i++)
 			fds[i] = (struct pollfd){.fd = watches[i].fd, .events = POLLIN};
-		if (poll(fds, N, engine->check_due ? CHECK_EVERY_MS : AGE_EVERY_MS) > 0)
+		if (poll(fds, N, patience_ms(engine)) > 0)
 			for (size_t i = 0; i < N; i++)
 				if (fds[i].revents)
 					watches[i].ready(engine);
 		now = monotonic_ns();
 		if (engine->check_due && now >= check_ns && !engine->release) {
-			engine->check_due = false;
 			check_ns = now + CHECK_EVERY_MS * MS_NS;
 			check_ports(engine);
 		}
+		replace_guardian(engine, now);
 		if (now >= age_ns) {
+			check_filters(engine);
 			age_ns = now + AGE_EVERY_MS * MS_NS;
 			age_flows(engine, now);
 		}
@@ -351,13 +390,20 @@ static void take_off(struct engine *engine)
 		port_remove_queues(engine, &engine->ports[i]);
 	dataplane_close(engine->dp);
 	guardian_stop(&engine->guardian);
-	instance_forget(engine->instance);
+	if (engine->saved)
+		instance_forget(engine->instance);
+	else
+		instance_unlock(engine->instance); /* what is in it is an earlier agent's */
 }
 
 /* What an earlier agent left goes on working as it did; only this agent goes. */
 static void leave(struct engine *engine)
 {
 	fast_stop(engine->fast);
+	for (size_t i = 0; i < engine->ports_count; i++)
+		if (engine->ports[i].has_tree)
+			tree_release(engine->nl, engine->ports[i].link.ifindex,
+				engine->ports[i].spec.line_rate_bps, NULL);
 	dataplane_leave(engine->dp);
 	guardian_stop(&engine->guardian);
 	instance_unlock(engine->instance);
@@ -372,7 +418,7 @@ static void close_if_open(int fd)
 static void stop(struct engine *engine, bool failed)
 {
 	http_stop(engine->http);
-	if (failed && engine->adopt)
+	if (failed && engine->adopt && engine->saved)
 		leave(engine);
 	else
 		take_off(engine);

@@ -19,13 +19,18 @@
 
 enum {
 	HANDSHAKES_MAX = 4096,
+	ROUND_EVENTS_MAX = 1024,
+	ROUND_LOOKS_MAX = 16,
 	CHANGES_MAX = 512,		  /* rates sent in one go */
 	SCAN_NS = FAST_BEAT_MS * 1000000, /* between two looks for idle QPs */
 	GRACE_NS = 20000000, /* after taking a class back: no frame is still being steered */
 };
 
-/* A class of the pool: the kernel takes it, the fast thread takes it back. */
-enum class_state { CLASS_FREE, CLASS_IN_USE, CLASS_DRAINING };
+/*
+ * A class of the pool: the kernel takes it; the fast thread takes it back, waits until its leaf is
+ * empty, sets it to line rate and gives it to the kernel again.
+ */
+enum class_state { CLASS_FREE, CLASS_IN_USE, CLASS_DRAINING, CLASS_RESETTING };
 
 struct class_record {
 	enum class_state state;
@@ -57,6 +62,8 @@ struct fast {
 	struct fast_gauges gauges;
 	struct agent_counters *counters; /* outlive the agent */
 	struct fast_calls calls;
+	uint64_t started_ns;
+	uint32_t taken_events; /* in the round under way */
 	struct rate_change changes[CHANGES_MAX];
 };
 
@@ -140,19 +147,29 @@ static void count(__u64 *counter, uint64_t n)
 	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
+/* Does the class belong to this QP, be it only until its leaf is empty? */
+static bool class_is_of(const struct qp_class *cls, const struct flow_key *key)
+{
+	return __atomic_load_n(&cls->taken, __ATOMIC_ACQUIRE) &&
+	       !memcmp(&cls->owner, key, sizeof(*key));
+}
+
+/* A CNP about the flow: its QP slows down. What came while no agent ran is past. */
 static void on_cnp(struct fast *fast, const struct event *e)
 {
 	const struct qp_class *cls;
 	struct port *port;
 	struct qp qp;
 
+	if (e->time_ns < fast->started_ns)
+		return;
 	if (!dataplane_get_qp(fast->dp, &e->key, &qp) || qp.flow.slot >= SLOTS_MAX)
 		return count(&fast->counters->cnps_unenforced, 1);
 	port = &fast->ports[qp.flow.slot];
 	if (!port->reaction || qp.leaf >= port->conf.spec.qp_count)
 		return count(&fast->counters->cnps_unenforced, 1);
 	cls = &dataplane_qp_classes(fast->dp)[port->conf.qp_base + qp.leaf];
-	if (__atomic_load_n(&cls->generation, __ATOMIC_RELAXED) != qp.generation)
+	if (!class_is_of(cls, &e->key))
 		return count(&fast->counters->cnps_unenforced, 1);
 	reaction_cnp(port->reaction, qp.leaf, qp.generation, now_ns());
 	count(&fast->counters->cnps_handled, 1);
@@ -171,16 +188,23 @@ static void on_qdisc_gone(struct fast *fast)
 	fast->calls.qdisc_gone(fast->calls.arg);
 }
 
-static void on_event(void *arg, const struct event *event)
+/* One event; false after EVENTS_MAX in a row: timers have their turn. */
+static bool on_event(void *arg, const struct event *event)
 {
+	struct fast *fast = arg;
+
 	switch (event->type) {
 	case EVENT_CNP:
-		return on_cnp(arg, event);
+		on_cnp(fast, event);
+		break;
 	case EVENT_CM:
-		return on_cm(arg, event);
+		on_cm(fast, event);
+		break;
 	case EVENT_QDISC_GONE:
-		return on_qdisc_gone(arg);
+		on_qdisc_gone(fast);
+		break;
 	}
+	return ++fast->taken_events < ROUND_EVENTS_MAX;
 }
 
 /* ---- rates ---- */
@@ -195,6 +219,16 @@ static void publish_rate(
 }
 
 /* The kernel refused some of the changes just sent: they are due again. */
+static void send_again(struct fast *fast, struct port *port, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		reaction_retry(port->reaction, fast->changes[i].class_index);
+}
+
+/*
+ * The kernel refused some of the changes just sent: they are due again, but not where the class or
+ * the whole interface is gone. Then the port is set up anew, and its QPs start afresh.
+ */
 static void take_faults(struct fast *fast, struct port *port, size_t n)
 {
 	struct rtnl_faults faults;
@@ -202,10 +236,11 @@ static void take_faults(struct fast *fast, struct port *port, size_t n)
 	if (!rtnl_batch_errors(fast->nl, &faults) && !faults.lost)
 		return;
 	count(&fast->counters->netlink_errors, faults.count);
-	for (size_t i = 0; i < n; i++)
-		reaction_retry(port->reaction, fast->changes[i].class_index);
+	if (faults.first.code != -ENOENT && faults.first.code != -ENODEV)
+		send_again(fast, port, n);
 }
 
+/* CHANGES_MAX of them fit into one batch. */
 static void send_rates(struct fast *fast, struct port *port, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -213,16 +248,12 @@ static void send_rates(struct fast *fast, struct port *port, size_t n)
 		struct tc_object cls =
 			tree_qp_class(&port->conf.spec, change->class_index, change->rate_bps);
 
-		if (tc_batch(fast->nl, port->conf.ifindex, &cls, TC_CHANGE, NULL) == -ENOSPC) {
-			rtnl_batch_send(fast->nl);
-			tc_batch(fast->nl, port->conf.ifindex, &cls, TC_CHANGE, NULL);
-		}
+		tc_batch(fast->nl, port->conf.ifindex, &cls, TC_CHANGE, NULL);
 		publish_rate(fast, port, change);
 	}
 	count(&fast->counters->rate_changes, n);
 	if (rtnl_batch_send(fast->nl))
-		for (size_t i = 0; i < n; i++)
-			reaction_retry(port->reaction, fast->changes[i].class_index);
+		send_again(fast, port, n);
 	take_faults(fast, port, n);
 }
 
@@ -233,7 +264,7 @@ static void tick_port(struct fast *fast, struct port *port, uint64_t now)
 	if (!port->reaction || reaction_idle(port->reaction))
 		return;
 	n = reaction_tick(port->reaction, now, fast->changes, CHANGES_MAX);
-	if (n)
+	if (n && port->conf.ifindex)
 		send_rates(fast, port, n);
 	atomic_store_explicit(&fast->gauges.limited[port->conf.slot],
 		reaction_limited(port->reaction), memory_order_relaxed);
@@ -279,16 +310,26 @@ static bool class_is_due(const struct fast *fast, const struct qp_class *cls,
 	       (dcqcn->lease_ns && now >= record->since_ns + dcqcn->lease_ns);
 }
 
-/* One class at one moment; returns whether it is in use. */
-static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_t now)
+/*
+ * One class at one moment; returns whether it is in use. *looks is how many questions to the kernel
+ * this round may still cost.
+ */
+static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_t now, int *looks)
 {
 	uint32_t index = port->conf.qp_base + k;
 	struct qp_class *cls = &dataplane_qp_classes(fast->dp)[index];
 	struct class_record *record = &fast->classes[index];
 
 	if (record->state == CLASS_DRAINING) {
-		if (now - record->since_ns > GRACE_NS && class_is_empty(fast, port, k))
-			class_return(fast, port, k);
+		if (now - record->since_ns > GRACE_NS && (*looks)-- > 0 &&
+			class_is_empty(fast, port, k)) {
+			reaction_forget(port->reaction, k);
+			record->state = CLASS_RESETTING;
+		}
+		return true;
+	}
+	if (record->state == CLASS_RESETTING) {
+		class_return(fast, port, k);
 		return true;
 	}
 	if (!__atomic_load_n(&cls->taken, __ATOMIC_ACQUIRE))
@@ -298,7 +339,6 @@ static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_
 	if (!class_is_due(fast, cls, record, now))
 		return true;
 	__atomic_fetch_add(&cls->generation, 1, __ATOMIC_RELEASE);
-	reaction_forget(port->reaction, k);
 	*record = (struct class_record){.state = CLASS_DRAINING, .since_ns = now};
 	return true;
 }
@@ -315,13 +355,14 @@ static void renew_port(struct port *port)
 
 static void scan_port(struct fast *fast, struct port *port, uint64_t now)
 {
+	int looks = ROUND_LOOKS_MAX;
 	uint32_t taken = 0;
 
 	renew_port(port);
 	if (!port->reaction)
 		return;
 	for (uint32_t k = 0; k < port->conf.spec.qp_count; k++)
-		taken += scan_class(fast, port, k, now);
+		taken += scan_class(fast, port, k, now, &looks);
 	atomic_store_explicit(&fast->gauges.taken[port->conf.slot], taken, memory_order_relaxed);
 }
 
@@ -360,6 +401,12 @@ static void on_timer(struct fast *fast)
 		scan_port(fast, &fast->ports[slot], now);
 }
 
+static void take_events(struct fast *fast)
+{
+	fast->taken_events = 0;
+	dataplane_events_take(fast->dp);
+}
+
 static void *loop(void *arg)
 {
 	struct fast *fast = arg;
@@ -375,7 +422,7 @@ static void *loop(void *arg)
 			if (ready[i].data.fd == fast->timer_fd)
 				on_timer(fast);
 			else
-				dataplane_events_take(fast->dp);
+				take_events(fast);
 		}
 		if (work_is_left(fast) != fast->ticking)
 			set_timer(fast, !fast->ticking);
@@ -469,6 +516,7 @@ int fast_start(struct fast **out, const struct policy *policy, struct dataplane 
 	fast->dp = dp;
 	fast->counters = dataplane_counters(dp);
 	fast->calls = *calls;
+	fast->started_ns = now_ns();
 	fast->scan_ns = SCAN_NS;
 	if (policy->dcqcn.lease_ns && policy->dcqcn.lease_ns / 2 < SCAN_NS)
 		fast->scan_ns = policy->dcqcn.lease_ns / 2;

@@ -56,7 +56,8 @@ void fast_stop(struct fast *fast);
 
 /*
  * The port has another ifindex or MTU now, or its queues were made anew: its QPs start from line
- * rate. Takes effect within FAST_BEAT_MS; from any one thread.
+ * rate. ifindex 0: it has none, and nothing is sent. Takes effect within FAST_BEAT_MS; from any one
+ * thread.
  */
 void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes);
 

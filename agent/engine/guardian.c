@@ -36,7 +36,7 @@ static void become_guardian(const char *instance, int agent_fd, int beat_fd)
 	_exit(127);
 }
 
-static void reap(struct guardian *guardian)
+void guardian_reap(struct guardian *guardian)
 {
 	if (guardian->pid)
 		waitpid(guardian->pid, NULL, 0);
@@ -59,7 +59,7 @@ int guardian_start(struct guardian *guardian, const struct instance *instance, s
 	int agent_fd;
 	pid_t pid;
 
-	reap(guardian);
+	guardian_reap(guardian);
 	agent_fd = pid_open(getpid());
 	if (agent_fd < 0)
 		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
@@ -84,7 +84,7 @@ void guardian_stop(struct guardian *guardian)
 {
 	if (guardian->pid)
 		kill(guardian->pid, SIGKILL);
-	reap(guardian);
+	guardian_reap(guardian);
 	for (int i = 0; i < 2; i++)
 		if (guardian->beats[i] >= 0)
 			close(guardian->beats[i]);
@@ -101,8 +101,7 @@ static void open_ports(struct rtnl *nl, const struct instance *instance)
 	for (size_t i = 0; i < state.ports_count; i++) {
 		const struct instance_port *port = &state.ports[i];
 
-		if (port->line_rate_bps &&
-			tree_release(nl, port->ifindex, port->line_rate_bps, &err))
+		if (tree_release(nl, port->ifindex, port->line_rate_bps, &err))
 			fprintf(stderr, "quench guardian: port %s: %s\n", port->name, err.text);
 	}
 }

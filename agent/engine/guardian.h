@@ -34,6 +34,9 @@ int guardian_start(struct guardian *guardian, const struct instance *instance, s
 /* A sign of life, at least every quarter of GUARDIAN_PATIENCE_MS. Never blocks. */
 void guardian_beat(const struct guardian *guardian);
 
+/* It has died: collect it. */
+void guardian_reap(struct guardian *guardian);
+
 /* End it without it doing anything. */
 void guardian_stop(struct guardian *guardian);
 

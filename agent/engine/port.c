@@ -78,6 +78,15 @@ static int place_tree(struct engine *engine, struct engine_port *port, const str
 	return code ? tree_install(engine->nl, ifindex, list, n, err) : 0;
 }
 
+/* The program that steers and marks, on the root qdisc. */
+static int add_filter(
+	struct engine *engine, const struct engine_port *port, bool replace, struct qerr *err)
+{
+	return tc_filter_bpf_add(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
+		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
+		TREE_HANDLE(TREE_ROOT), replace, err);
+}
+
 static int install_tree(struct engine *engine, struct engine_port *port, struct qerr *err)
 {
 	struct tc_object *list;
@@ -91,9 +100,7 @@ static int install_tree(struct engine *engine, struct engine_port *port, struct 
 	if (code)
 		return code;
 	port->has_tree = true;
-	return tc_filter_bpf_add(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
-		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
-		TREE_HANDLE(TREE_ROOT), engine->adopt, err);
+	return add_filter(engine, port, engine->adopt, err);
 }
 
 int port_install(struct engine *engine, struct engine_port *port, struct qerr *err)
@@ -101,24 +108,24 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 	const char *name = port->policy->name;
 	int ifindex = port->link.ifindex, code;
 
-	if (engine->adopt)
-		port->conf.flags |= PORT_ARMED; /* it all works already */
-	code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
-	if (!code)
-		code = dataplane_attach_xdp(engine->dp, name, ifindex,
-			port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, err);
-	if (code || !port_has_queues(port))
-		return code;
-	code = dataplane_attach_tc(
-		engine->dp, name, ifindex, port->conf.flags & PORT_NOTIFY_INGRESS, err);
+	code = dataplane_attach_xdp(engine->dp, name, ifindex,
+		port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, err);
+	if (!code && port_has_queues(port))
+		code = dataplane_attach_tc(engine->dp, name, ifindex, port->conf.flags, err);
 	port->claimed = !code;
 	if (!code)
 		code = engine_save(engine, err);
-	if (!code)
-		code = install_tree(engine, port, err);
 	if (code)
 		return code;
-	port->conf.flags |= PORT_ARMED;
+	/* the hook that makes CNPs of clones is in place: from here on the programs know the port
+	 */
+	port->conf.flags |= port_has_queues(port) ? PORT_ARMED : 0;
+	code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
+	if (code || !port_has_queues(port))
+		return code;
+	code = install_tree(engine, port, err);
+	if (code)
+		return code;
 	port->conf.generation++;
 	return dataplane_set_port(engine->dp, ifindex, &port->conf, err);
 }
@@ -156,27 +163,36 @@ static void note_result(struct engine *engine, const struct engine_port *port, i
 static void lose_port(struct engine *engine, struct engine_port *port)
 {
 	dataplane_forget_port(engine->dp, port->link.ifindex);
+	fast_port_renew(engine->fast, port->conf.slot, 0, port->link.mtu_bytes);
 	port->gone = true;
 	port->has_tree = port->claimed = false;
 	port->conf.flags &= ~PORT_ARMED;
+	engine_save(engine, NULL);
+}
+
+/* Set up what the interface lacks of ours; a failure is told once and tried again at each look. */
+static void set_up_again(struct engine *engine, struct engine_port *port)
+{
+	struct qerr err = {};
+	int code = port_install(engine, port, &err);
+
+	fast_port_renew(engine->fast, port->conf.slot, port->link.ifindex, port->link.mtu_bytes);
+	if (!code || !port->failed)
+		note_result(engine, port, code, &err, "is back; set up again");
+	port->failed = code;
 }
 
 /* The interface is another one under the old name: all of ours went with the old one. */
 static void welcome_port(
 	struct engine *engine, struct engine_port *port, const struct link_info *link)
 {
-	struct qerr err = {};
-	int code;
-
 	if (!port->gone)
 		lose_port(engine, port);
 	port->link = *link;
-	port->gone = false;
+	port->gone = port->failed = false;
 	memcpy(port->conf.mac, link->mac, sizeof(port->conf.mac));
 	plan_spec(engine, port);
-	code = port_install(engine, port, &err);
-	fast_port_renew(engine->fast, port->conf.slot, link->ifindex, link->mtu_bytes);
-	note_result(engine, port, code, &err, "is back; set up again");
+	set_up_again(engine, port);
 }
 
 /*
@@ -198,9 +214,7 @@ static int mend_queues(struct engine *engine, struct engine_port *port, bool cha
 	free(list);
 	if (code || (!*missing && !change))
 		return code;
-	code = tc_filter_bpf_add(engine->nl, ifindex, TREE_HANDLE(TREE_ROOT),
-		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
-		TREE_HANDLE(TREE_ROOT), true, err);
+	code = add_filter(engine, port, true, err);
 	port->conf.generation++;
 	dataplane_set_port(engine->dp, ifindex, &port->conf, NULL);
 	fast_port_renew(engine->fast, port->conf.slot, ifindex, port->spec.mtu_bytes);
@@ -237,26 +251,63 @@ static void check_queues(struct engine *engine, struct engine_port *port)
 			engine, port, code, &err, "somebody deleted queues of ours; made again");
 }
 
-void port_check(struct engine *engine, struct engine_port *port)
+/* Index first: a rename is no loss. Then the name: the interface may be another one. */
+static int look_up(struct engine *engine, const struct engine_port *port, struct link_info *link)
+{
+	if (!port->gone && !link_get_index(engine->nl, port->link.ifindex, link, NULL))
+		return 0;
+	return link_get(engine->nl, port->policy->name, link, NULL);
+}
+
+/* What may change about an interface that stays itself. */
+static void check_link(
+	struct engine *engine, struct engine_port *port, const struct link_info *link)
+{
+	if (link->running != port->link.running)
+		events_note(&engine->events, "port %s: link %s", port->policy->name,
+			link->running ? "up" : "down");
+	port->link.running = link->running;
+	if (!memcmp(port->conf.mac, link->mac, sizeof(port->conf.mac)))
+		return;
+	memcpy(port->conf.mac, link->mac, sizeof(port->conf.mac));
+	dataplane_set_port(engine->dp, link->ifindex, &port->conf, NULL);
+}
+
+void port_check(struct engine *engine, struct engine_port *port, bool queues)
 {
 	struct link_info link;
+	int code = look_up(engine, port, &link);
 
-	if (link_get(engine->nl, port->policy->name, &link, NULL)) {
-		if (port->gone)
-			return;
+	if (code && code != -ENODEV)
+		return; /* not known: look again another time */
+	if (code && port->gone)
+		return;
+	if (code) {
 		lose_port(engine, port);
 		events_note(&engine->events, "port %s: the interface is gone", port->policy->name);
 		return;
 	}
 	if (port->gone || link.ifindex != port->link.ifindex)
 		return welcome_port(engine, port, &link);
-	if (link.running != port->link.running) {
-		port->link.running = link.running;
-		events_note(&engine->events, "port %s: link %s", port->policy->name,
-			link.running ? "up" : "down");
-	}
+	check_link(engine, port, &link);
 	if (!port_has_queues(port))
 		return;
+	if (!port->has_tree)
+		return set_up_again(engine, port);
 	check_mtu(engine, port, link.mtu_bytes);
-	check_queues(engine, port);
+	if (queues)
+		check_queues(engine, port);
+}
+
+void port_check_filter(struct engine *engine, struct engine_port *port)
+{
+	struct qerr err = {};
+	int code;
+
+	if (!port->has_tree || !engine->policy->repair ||
+		tc_filter_bpf_get(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
+			ROOT_FILTER_PREFERENCE, NULL) != -ENOENT)
+		return;
+	code = add_filter(engine, port, true, &err);
+	note_result(engine, port, code, &err, "somebody deleted our filter; made again");
 }

@@ -19,10 +19,14 @@ int port_plan(struct engine *engine, size_t i, struct qerr *err);
 int port_install(struct engine *engine, struct engine_port *port, struct qerr *err);
 
 /*
- * Compare the port with what it is to be and mend it: gone, back under another index, another MTU,
- * queues deleted by somebody. One event for each finding. nl_lock must be held.
+ * Compare the port with what it is to be and mend it: gone, back under another index, another MTU
+ * or address, and with queues set, queues deleted by somebody. One event for each finding. nl_lock
+ * must be held.
  */
-void port_check(struct engine *engine, struct engine_port *port);
+void port_check(struct engine *engine, struct engine_port *port, bool queues);
+
+/* The same for the filter on the root qdisc alone. */
+void port_check_filter(struct engine *engine, struct engine_port *port);
 
 /* No more clones; QPs keep their leaves until the queues are gone, so that none overtakes itself.
  */

@@ -16,6 +16,7 @@ static const struct {
 	const char *why;
 } capabilities[] = {
 	{CAP_NET_ADMIN, "CAP_NET_ADMIN", "to attach programs and to set up queues"},
+	{CAP_NET_RAW, "CAP_NET_RAW", "to make a queue run"},
 	{CAP_BPF, "CAP_BPF", "to load programs"},
 	{CAP_PERFMON, "CAP_PERFMON", "to read queue depths in the kernel"},
 };

@@ -25,6 +25,7 @@ struct engine_port {
 	struct tree_spec spec;
 	struct dcqcn_params dcqcn;
 	enum xdp_mode xdp;
+	bool failed;  /* setting it up again failed; said once */
 	bool claimed; /* XDP is ours, so nobody else's queues are there: in the saved state */
 	bool has_tree;
 	bool gone; /* the interface is not there at the moment */
@@ -45,9 +46,12 @@ struct engine {
 	struct events events;
 	pthread_mutex_t nl_lock; /* nl and ports: the main thread writes, the HTTP thread reads */
 	struct rtnl *nl;
-	bool adopt;	/* take over what an earlier agent left in place */
-	bool release;	/* stop serving */
-	bool check_due; /* the ports may have changed */
+	bool adopt;		  /* take over what an earlier agent left in place */
+	bool saved;		  /* the state file is ours */
+	bool release;		  /* stop serving */
+	bool check_due;		  /* the ports may have changed */
+	bool queues_due;	  /* and queues of ours */
+	uint64_t guardian_due_ns; /* start another then; 0: there is one */
 	int control_fd, signal_fd;
 	int gone_fd;  /* eventfd: a qdisc of ours died */
 	int links_fd; /* rtnetlink: some link changed */

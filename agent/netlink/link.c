@@ -81,22 +81,31 @@ static int link_message(const struct nlmsghdr *nlh, void *arg)
 	return mnl_attr_parse(nlh, sizeof(*ifi), link_attr, info);
 }
 
-int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct qerr *err)
+static int link_ask(
+	struct rtnl *nl, const char *name, int ifindex, struct link_info *info, struct qerr *err)
 {
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	int rc;
+	struct ifinfomsg *ifi;
 
 	*info = (struct link_info){0};
+	nlh->nlmsg_type = RTM_GETLINK;
+	ifi = mnl_nlmsg_put_extra_header(nlh, sizeof(*ifi));
+	ifi->ifi_index = ifindex;
+	if ((name && !mnl_attr_put_strz_check(nlh, sizeof(buf), IFLA_IFNAME, name)) ||
+		!mnl_attr_put_u32_check(nlh, sizeof(buf), IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS))
+		return qerr_set(err, -EMSGSIZE, "the request is too long");
+	return rtnl_talk(nl, nlh, link_message, info, err);
+}
+
+int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct qerr *err)
+{
+	int rc;
+
 	if (!*name || strlen(name) >= IFNAMSIZ)
 		return qerr_set(err, -EINVAL, "port '%s': a name has 1 to %d characters", name,
 			IFNAMSIZ - 1);
-	nlh->nlmsg_type = RTM_GETLINK;
-	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
-	if (!mnl_attr_put_strz_check(nlh, sizeof(buf), IFLA_IFNAME, name) ||
-		!mnl_attr_put_u32_check(nlh, sizeof(buf), IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS))
-		return qerr_set(err, -EMSGSIZE, "port %s: request too long", name);
-	rc = rtnl_talk(nl, nlh, link_message, info, err);
+	rc = link_ask(nl, name, 0, info, err);
 	if (rc == -ENODEV)
 		return qerr_set(err, rc, "port %s: no such interface", name);
 	if (rc)
@@ -104,6 +113,17 @@ int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct q
 	if (!info->ifindex)
 		return qerr_set(err, -EPROTO, "port %s: the kernel did not describe it", name);
 	return 0;
+}
+
+int link_get_index(struct rtnl *nl, int ifindex, struct link_info *info, struct qerr *err)
+{
+	int rc = link_ask(nl, NULL, ifindex, info, err);
+
+	if (rc)
+		return qerr_prefix(err, rc, "interface %d", ifindex);
+	return info->ifindex == ifindex
+		       ? 0
+		       : qerr_set(err, -EPROTO, "interface %d: no answer", ifindex);
 }
 
 int link_error(int ifindex, struct qerr *err, int rc)

@@ -26,6 +26,9 @@ struct link_info {
 /* Fill *info for the interface called name. -ENODEV when this namespace has none. */
 int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct qerr *err);
 
+/* The same for the interface with that index, whatever it is called now. */
+int link_get_index(struct rtnl *nl, int ifindex, struct link_info *info, struct qerr *err);
+
 /*
  * A socket that becomes readable when any link of this namespace changes (flags, MTU, name, coming,
  * going), or when news were lost; for close(). link_watch_take reads all there is.

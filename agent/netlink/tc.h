@@ -142,6 +142,10 @@ int tc_stats(struct rtnl *nl, int ifindex, uint32_t handle, struct tc_qdisc_stat
 int tc_filter_bpf_add(struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, int prog_fd,
 	const char *name, uint32_t classid, bool replace, struct qerr *err);
 
+/* Is that filter there? 0, -ENOENT, or what went wrong. */
+int tc_filter_bpf_get(
+	struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, struct qerr *err);
+
 /* Take that filter off and no other. -ENOENT if it is not there. */
 int tc_filter_bpf_del(
 	struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, struct qerr *err);

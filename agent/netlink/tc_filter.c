@@ -70,8 +70,8 @@ int tc_filter_bpf_add(struct rtnl *nl, int ifindex, uint32_t parent, uint16_t pr
 	return talk(nl, ifindex, nlh, "cannot attach the BPF filter", err);
 }
 
-int tc_filter_bpf_del(
-	struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, struct qerr *err)
+static int filter_ask(struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, uint16_t type,
+	const char *what, struct qerr *err)
 {
 	const struct tcmsg tcm = filter_place(ifindex, parent, prio);
 	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
@@ -79,10 +79,24 @@ int tc_filter_bpf_del(
 
 	if (!parent || !prio)
 		return qerr_set(err, -EINVAL, "filter: no parent or preference");
-	nlh = put_message(buf, sizeof(buf), RTM_DELTFILTER, 0, &tcm, "bpf");
+	nlh = put_message(buf, sizeof(buf), type, 0, &tcm, "bpf");
 	if (!nlh)
 		return qerr_set(err, -EMSGSIZE, "no room for a tc request");
-	return talk(nl, ifindex, nlh, "cannot detach the BPF filter", err);
+	return talk(nl, ifindex, nlh, what, err);
+}
+
+int tc_filter_bpf_get(
+	struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, struct qerr *err)
+{
+	return filter_ask(
+		nl, ifindex, parent, prio, RTM_GETTFILTER, "cannot read the BPF filter", err);
+}
+
+int tc_filter_bpf_del(
+	struct rtnl *nl, int ifindex, uint32_t parent, uint16_t prio, struct qerr *err)
+{
+	return filter_ask(
+		nl, ifindex, parent, prio, RTM_DELTFILTER, "cannot detach the BPF filter", err);
 }
 
 static int clsact_talk(struct rtnl *nl, int ifindex, uint16_t type, uint16_t flags,

@@ -28,7 +28,6 @@ void compile_conf(const struct policy *policy, struct conf *conf)
 {
 	memset(conf, 0, sizeof(*conf));
 	conf->cnp_interval_ns = policy->cnp.interval_ns;
-	conf->mark_mask = COMPILE_MARK_MASK;
 	conf->slots = compile_slots(policy);
 	conf->cnp_tos = policy->cnp.dscp << 2;
 	conf->cnp_pcp = policy->cnp.priority;
@@ -52,9 +51,10 @@ uint32_t compile_port_flags(const struct policy *policy, const struct policy_por
 	bool notify = policy->cnp.generate != CNP_OFF;
 
 	if (port->role == PORT_HOST)
-		return PORT_REACTION | (notify ? PORT_NOTIFY_INGRESS : 0);
+		return PORT_ENDS_PAUSE | PORT_REACTION | (notify ? PORT_NOTIFY_INGRESS : 0);
 	if (port->role == PORT_GATEWAY)
-		return PORT_MARKS | (notify && port->notify ? PORT_NOTIFY_EGRESS : 0);
+		return PORT_ENDS_PAUSE | PORT_MARKS |
+		       (notify && port->notify ? PORT_NOTIFY_EGRESS : 0);
 	return 0;
 }
 

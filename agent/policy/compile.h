@@ -7,9 +7,6 @@
 #include "policy/policy.h"
 #include "quench/abi.h"
 
-/* The bits of skb->mark that mark quench's clones. */
-#define COMPILE_MARK_MASK 0x30000000u
-
 /* Ports have slots 1.. in the policy's order; slot 0 is this machine itself. */
 uint32_t compile_slots(const struct policy *policy);
 

@@ -329,7 +329,11 @@ static bool object_released(struct tc_object *obj, const void *arg)
 	if (obj->kind != TC_HTB_CLASS || obj->handle >> 16 == TREE_ROOT ||
 		(obj->handle & 0xffff) < MINOR_QP)
 		return false;
+	if (!*line_rate_bps)
+		return false;
 	obj->htb_class.rate_bps = obj->htb_class.ceil_bps = *line_rate_bps;
+	obj->htb_class.burst_bytes = obj->htb_class.cburst_bytes =
+		tree_qp_burst(obj->htb_class.burst_bytes, *line_rate_bps);
 	return true;
 }
 

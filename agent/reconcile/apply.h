@@ -48,8 +48,8 @@ int tree_mend(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t
 	size_t *missing, struct qerr *err);
 
 /*
- * Fail open, in place: our gates on the device open, our QP classes at line_rate_bps. Success when
- * our root is not there. Uses the socket's batch.
+ * Fail open, in place: our gates on the device open, our QP classes at line_rate_bps (0: there are
+ * none). Success when our root is not there. Uses the socket's batch.
  */
 int tree_release(struct rtnl *nl, int ifindex, uint64_t line_rate_bps, struct qerr *err);
 

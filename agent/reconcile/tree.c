@@ -37,14 +37,23 @@ enum {
 
 #define SINK_RATE_BPS TREE_RATE_MIN_BPS /* it never sends */
 
-static uint32_t burst_bytes(const struct tree_spec *spec, uint64_t rate_bps, uint32_t time_ns)
+static uint32_t burst_above(uint64_t floor_bytes, uint64_t rate_bps, uint32_t time_ns)
 {
-	uint64_t floor_bytes = BURST_FRAMES * tree_longest_frame(spec);
 	uint64_t bytes = rate_bps / BITS * time_ns / 1000000000u;
 
 	if (bytes < floor_bytes)
 		return (uint32_t)floor_bytes;
 	return bytes < BURST_MAX_BYTES ? (uint32_t)bytes : BURST_MAX_BYTES;
+}
+
+static uint32_t burst_bytes(const struct tree_spec *spec, uint64_t rate_bps, uint32_t time_ns)
+{
+	return burst_above(BURST_FRAMES * tree_longest_frame(spec), rate_bps, time_ns);
+}
+
+uint32_t tree_qp_burst(uint32_t floor_bytes, uint64_t rate_bps)
+{
+	return burst_above(floor_bytes, rate_bps, QP_BURST_NS);
 }
 
 uint32_t tree_longest_frame(const struct tree_spec *spec)

@@ -49,6 +49,9 @@ int tree_build(const struct tree_spec *spec, struct tc_object **list, size_t *n,
 /* The gate of a class, open or closed: TC_CHANGE it and then link_kick the port. */
 struct tc_object tree_gate(const struct tree_spec *spec, uint32_t cls, bool closed);
 
+/* The burst of a QP class at this rate, floor_bytes at least. */
+uint32_t tree_qp_burst(uint32_t floor_bytes, uint64_t rate_bps);
+
 /* QP class k at a rate (>= 8 bit/s): TC_CHANGE it. */
 struct tc_object tree_qp_class(const struct tree_spec *spec, uint32_t k, uint64_t rate_bps);
 

@@ -59,9 +59,10 @@ enum {
 	PORT_NOTIFY_INGRESS = 1 << 0, /* a CE frame that arrives here for this host earns a CNP */
 	PORT_NOTIFY_EGRESS =
 		1 << 1, /* a CE frame that leaves here earns a CNP; marks before it queues */
-	PORT_REACTION = 1 << 2, /* QP classes; received CNPs go to the fast thread */
-	PORT_ARMED = 1 << 3,	/* the egress hook that turns clones into CNPs is in place */
-	PORT_MARKS = 1 << 4,	/* ECN marking by depth */
+	PORT_REACTION = 1 << 2,	  /* QP classes; received CNPs go to the fast thread */
+	PORT_ARMED = 1 << 3,	  /* the egress hook that turns clones into CNPs is in place */
+	PORT_MARKS = 1 << 4,	  /* ECN marking by depth */
+	PORT_ENDS_PAUSE = 1 << 5, /* pause frames end here: a port that only looks lets them pass */
 };
 
 struct class_conf {
@@ -77,8 +78,8 @@ _Static_assert(sizeof(struct class_conf) == 24, "class_conf");
 /* One for the instance; written by the agent, read by every program. */
 struct conf {
 	__u64 cnp_interval_ns;
-	__u32 mark_mask; /* the bits of skb->mark that are ours, on clones only */
-	__u32 slots;	 /* ports + 1 */
+	__u32 zero1;
+	__u32 slots; /* ports + 1 */
 	__u8 cnp_tos;
 	__u8 cnp_pcp; /* in the VLAN tag of a CNP about a tagged frame */
 	__u8 zero[6];
@@ -88,8 +89,20 @@ struct conf {
 };
 _Static_assert(sizeof(struct conf) == 288, "conf");
 
-/* What a clone is to become, as a value inside conf.mark_mask's lowest two bits. */
-enum clone_mark { CLONE_NONE, CLONE_CNP_BACK, CLONE_CNP_ROUTED };
+/*
+ * skb->mark of a clone of ours, and of nothing else: the whole value says what it is to become. A
+ * frame that carries somebody else's mark is never taken for one.
+ */
+enum clone_mark {
+	CLONE_NONE,
+	CLONE_CNP_BACK = 0x71554e01,   /* a CNP that goes back the way the frame came */
+	CLONE_CNP_ROUTED = 0x71554e02, /* a CNP that is routed */
+};
+
+static inline bool clone_is_marked(__u32 mark)
+{
+	return mark == CLONE_CNP_BACK || mark == CLONE_CNP_ROUTED;
+}
 
 struct port_conf { /* map ports, by ifindex */
 	__u32 slot;
@@ -129,13 +142,14 @@ struct qdisc_ref {
 };
 _Static_assert(sizeof(struct qdisc_ref) == 24, "qdisc_ref");
 
-struct port_state {	  /* by slot; written by the egress program */
-	__u32 generation; /* the one that the refs were found for; 0: look again */
-	__u32 found;	  /* qdiscs of ours seen by that walk */
-	__u64 retry_ns;	  /* no second walk before this */
+struct port_state {		/* by slot; written by the egress program */
+	__u32 generation;	/* the one that the refs were found for; 0: look again */
+	__u32 found;		/* qdiscs of ours seen by that walk */
+	__u64 refused_position; /* as qp.position, of the last frame whose QP found no record */
+	__u64 retry_ns;		/* no second walk before this */
 	__u32 depth_max_bytes[CLASSES_MAX]; /* the deepest that a frame has found */
 };
-_Static_assert(sizeof(struct port_state) == 48, "port_state");
+_Static_assert(sizeof(struct port_state) == 56, "port_state");
 
 /* Why a CNP that was due was not sent. */
 #define CNP_SUPPRESSED(X)                                                                          \

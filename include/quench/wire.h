@@ -303,6 +303,12 @@ WIRE_INLINE bool wire_is_ect(__u8 tos)
 	return (tos & ECN_MASK) != ECN_NOT_ECT;
 }
 
+/* A CNP of the one length that CNPs have; the opcode alone may head anything. */
+WIRE_INLINE bool wire_cnp_is_whole(const struct wire_frame *f)
+{
+	return f->icrc_off == f->bth_off + BTH_BYTES + CNP_PAYLOAD_BYTES;
+}
+
 WIRE_INLINE bool wire_is_roce(__u8 kind)
 {
 	return kind == WIRE_ROCEV2 || kind == WIRE_ROCEV1;
