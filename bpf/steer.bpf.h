@@ -122,6 +122,7 @@ static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *sk
 		cls = qp_class_get(port, qp->leaf);
 		if (cls && cls->generation == qp->generation) {
 			cls->last_ns = qp->flow.last_ns;
+			cls->bytes += skb->wire_len;
 			return MINOR_QP + qp->leaf;
 		}
 		if (cls && qp_class_is_of(cls, &f->key) &&

@@ -35,6 +35,7 @@ enum class_state { CLASS_FREE, CLASS_IN_USE, CLASS_DRAINING, CLASS_RESETTING };
 struct class_record {
 	enum class_state state;
 	uint64_t since_ns; /* when it came into that state */
+	uint64_t bytes;	   /* of the class, told to DCQCN so far */
 };
 
 struct port {
@@ -257,12 +258,30 @@ static void send_rates(struct fast *fast, struct port *port, size_t n)
 	take_faults(fast, port, n);
 }
 
+/* Tell DCQCN's byte counter what the port's QPs have sent since the last tick. */
+static void count_bytes(struct fast *fast, struct port *port, uint64_t now)
+{
+	for (uint32_t k = 0; k < port->conf.spec.qp_count; k++) {
+		const struct qp_class *cls =
+			&dataplane_qp_classes(fast->dp)[port->conf.qp_base + k];
+		struct class_record *record = &fast->classes[port->conf.qp_base + k];
+		uint64_t bytes = __atomic_load_n(&cls->bytes, __ATOMIC_RELAXED);
+
+		if (bytes != record->bytes)
+			reaction_sent(
+				port->reaction, k, cls->generation, bytes - record->bytes, now);
+		record->bytes = bytes;
+	}
+}
+
 static void tick_port(struct fast *fast, struct port *port, uint64_t now)
 {
 	size_t n;
 
 	if (!port->reaction || reaction_idle(port->reaction))
 		return;
+	if (port->conf.dcqcn.byte_counter_bytes)
+		count_bytes(fast, port, now);
 	n = reaction_tick(port->reaction, now, fast->changes, CHANGES_MAX);
 	if (n && port->conf.ifindex)
 		send_rates(fast, port, n);
@@ -335,11 +354,11 @@ static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_
 	if (!__atomic_load_n(&cls->taken, __ATOMIC_ACQUIRE))
 		return false;
 	if (record->state != CLASS_IN_USE)
-		*record = (struct class_record){.state = CLASS_IN_USE, .since_ns = now};
+		*record = (struct class_record){CLASS_IN_USE, now, record->bytes};
 	if (!class_is_due(fast, cls, record, now))
 		return true;
 	__atomic_fetch_add(&cls->generation, 1, __ATOMIC_RELEASE);
-	*record = (struct class_record){.state = CLASS_DRAINING, .since_ns = now};
+	*record = (struct class_record){CLASS_DRAINING, now, record->bytes};
 	return true;
 }
 

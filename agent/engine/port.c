@@ -75,7 +75,7 @@ static int place_tree(struct engine *engine, struct engine_port *port, const str
 			tree_remove(engine->nl, ifindex, NULL);
 		}
 	}
-	return code ? tree_install(engine->nl, ifindex, list, n, err) : 0;
+	return code ? tree_install(engine->nl, ifindex, list, n, port->policy->replace_mq, err) : 0;
 }
 
 /* The program that steers and marks, on the root qdisc. */

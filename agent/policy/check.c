@@ -209,7 +209,7 @@ static void check_cnp_generate(struct reader *reader)
 			continue;
 		reader_fault(reader, path_of("cnp.generate"),
 			"marking without a notification point: classes[%zu] has ecn; allowed "
-			"on_ce or at_mark, or off with no ecn in any class",
+			"on_ce, or off with no ecn in any class",
 			i);
 		return;
 	}

@@ -49,7 +49,7 @@ static const struct field_word kind_words[] = {
 static const struct field_word generate_words[] = {
 	{"off", CNP_OFF, false},
 	{"on_ce", CNP_ON_CE, false},
-	{"at_mark", CNP_AT_MARK, false},
+	{"at_mark", CNP_AT_MARK, true},
 	{},
 };
 
@@ -83,6 +83,9 @@ const struct field policy_fields[] = {
 	{ SECTION_PORT, "notify", FIELD_WORD, .fallback = "false", .words = bool_words,
 	  AT(struct policy_port, notify),
 	  .help = "make CNPs here for the receivers behind this port" },
+	{ SECTION_PORT, "replace_mq", FIELD_WORD, .fallback = "false", .words = bool_words,
+	  AT(struct policy_port, replace_mq),
+	  .help = "put one queue tree in the place of the device's queues (mq)" },
 
 	{ SECTION_TOP, "classes", FIELD_LIST, .child = SECTION_CLASS,
 	  .min = "0", .max = NUMBER(POLICY_CLASSES_MAX), LIST(struct policy, classes),
@@ -123,7 +126,7 @@ const struct field policy_fields[] = {
 	  .help = "the notification point" },
 	{ SECTION_CNP, "generate", FIELD_WORD, .fallback = "on_ce", .words = generate_words,
 	  AT(struct policy_cnp, generate),
-	  .help = "on_ce: when a marked packet arrives; at_mark: where it is marked" },
+	  .help = "on_ce: when a marked packet arrives" },
 	{ SECTION_CNP, "dscp", FIELD_COUNT, .min = "0", .max = "63", .fallback = "48",
 	  AT(struct policy_cnp, dscp),
 	  .help = "the DSCP of the CNPs; of no class" },

@@ -29,6 +29,7 @@ struct policy_port {
 	enum port_xdp xdp;
 	uint64_t rate_bps; /* what the port may send, shaped by us; wire bit/s; 0: not given */
 	bool notify;	   /* make CNPs here for the receivers behind this port */
+	bool replace_mq;   /* may stand in for the device's own mq */
 	int line;	   /* where the port stands in the file */
 };
 

@@ -40,7 +40,7 @@ static bool root_is_mq(const struct tc_object *root)
 }
 
 /* May the device's root qdisc, as read, be replaced? */
-static int root_check(const struct tc_object *list, size_t n, struct qerr *err)
+static int root_check(const struct tc_object *list, size_t n, bool replace_mq, struct qerr *err)
 {
 	const struct tc_object *root = root_find(list, n);
 	char name[TEXT_MAX];
@@ -49,14 +49,19 @@ static int root_check(const struct tc_object *list, size_t n, struct qerr *err)
 		return qerr_set(err, -EEXIST,
 			"the queue tree of an earlier agent is in place (htb qdisc %x:)",
 			TREE_ROOT);
-	if (!root || (!root->handle && !root_is_mq(root)))
+	if (!root || (!root->handle && (replace_mq || !root_is_mq(root))))
 		return 0;
+	if (!root->handle)
+		return qerr_set(err, -EBUSY,
+			"the device has a queue per CPU (mq); `replace_mq: true` puts one tree in "
+			"their "
+			"place");
 	return qerr_set(err, -EBUSY,
 		"somebody else's root qdisc is in place: %s; delete it, or leave this port out",
 		tc_name(root, name, sizeof(name)));
 }
 
-static int root_check_read(struct rtnl *nl, int ifindex, struct qerr *err)
+static int root_check_read(struct rtnl *nl, int ifindex, bool replace_mq, struct qerr *err)
 {
 	struct tc_object *have;
 	size_t n;
@@ -65,7 +70,7 @@ static int root_check_read(struct rtnl *nl, int ifindex, struct qerr *err)
 	rc = tc_read(nl, ifindex, &have, &n, err);
 	if (rc)
 		return rc;
-	rc = root_check(have, n, err);
+	rc = root_check(have, n, replace_mq, err);
 	free(have);
 	return rc ? link_error(ifindex, err, rc) : 0;
 }
@@ -176,14 +181,14 @@ static int read_and_compare(
 	return rc ? link_error(ifindex, err, rc) : 0;
 }
 
-int tree_install(
-	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err)
+int tree_install(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n,
+	bool replace_mq, struct qerr *err)
 {
 	int rc;
 
 	if (!n || !root_is_ours(&list[0]) || rtnl_batch_count(nl))
 		return qerr_set(err, -EINVAL, "no queue tree, or a batch is under way");
-	rc = root_check_read(nl, ifindex, err);
+	rc = root_check_read(nl, ifindex, replace_mq, err);
 	if (rc)
 		return rc;
 	/* Alone and answered: only what was created here may be deleted on a failure. */
@@ -306,7 +311,7 @@ int tree_mend(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t
 
 	if (rc)
 		return rc;
-	rc = root_check(have, m, err);
+	rc = root_check(have, m, true, err);
 	if (rc == -EBUSY)
 		link_error(ifindex, err, rc);
 	else

@@ -3,6 +3,7 @@
 #ifndef QUENCH_APPLY_H
 #define QUENCH_APPLY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "netlink/rtnl.h"
@@ -13,13 +14,13 @@
  * All or nothing: on any failure our root is deleted again, and the device's default qdisc comes
  * back by itself. Uses the socket's batch, which must be empty.
  *  -EBUSY:  somebody else's root qdisc is in place; nothing was touched. One that the kernel made
- *           by itself (handle 0, and not mq) is nobody's and is replaced.
+ *           by itself (handle 0) is nobody's and is replaced; mq only with replace_mq.
  *  -EEXIST: our own root is in place, left behind by an earlier agent; nothing was touched.
  *  -EIO:    the kernel kept something else than it was given.
  * Else what the kernel said; *err names the port and the object.
  */
-int tree_install(
-	struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n, struct qerr *err);
+int tree_install(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t n,
+	bool replace_mq, struct qerr *err);
 
 /*
  * Delete our root qdisc; success when there is none, whatever else is there. Before that all its

@@ -232,10 +232,11 @@ _Static_assert(sizeof(struct qp) == 88, "qp");
 struct qp_class {
 	struct flow_key owner;
 	__u64 last_ns;
+	__u64 bytes; /* queued here so far, by all owners */
 	__u32 generation;
 	__u32 taken;
 };
-_Static_assert(sizeof(struct qp_class) == 56, "qp_class");
+_Static_assert(sizeof(struct qp_class) == 64, "qp_class");
 
 struct qp_pool { /* by slot, shared memory: head belongs to the kernel, tail to the agent */
 	__u32 head;

@@ -15,9 +15,8 @@ enum {
 	SLOTS = 4,
 	ROCE_CLASS = 3,	 /* DSCP 26 */
 	OTHER_CLASS = 5, /* DSCP 10, and PCP 3 of frames without an IP header */
-	MARK_MASK = 0x00300000,
-	MARK_BACK = CLONE_CNP_BACK << 20,
-	MARK_ROUTED = CLONE_CNP_ROUTED << 20,
+	MARK_BACK = CLONE_CNP_BACK,
+	MARK_ROUTED = CLONE_CNP_ROUTED,
 	RING_BYTES = 4096,
 	INTERVAL_NS = 1000000000,
 
@@ -60,7 +59,6 @@ static inline struct conf conf_default(void)
 {
 	struct conf conf = {
 		.cnp_interval_ns = INTERVAL_NS,
-		.mark_mask = MARK_MASK,
 		.slots = SLOTS,
 		.cnp_tos = 0xc0,
 	};
@@ -102,7 +100,7 @@ static inline int programs_open(void **state)
 	if (quench_bpf__load(skel))
 		return -1;
 	conf_set(&conf);
-	port_set_flags(0);
+	port_set_flags(PORT_ENDS_PAUSE);
 	for (i = 0; i < QP_POOL; i++)
 		map_put(skel->maps.qp_free, &i, &(__u64){i});
 	map_put(skel->maps.qp_pools, &(__u32){PORT_SLOT}, &(struct qp_pool){.tail = QP_POOL});

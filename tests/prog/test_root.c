@@ -172,14 +172,14 @@ static void root_marked_clone_goes_to_sink_and_is_counted(void **state)
 
 	(void)state;
 	assert_int_equal(run_spec(&r, data_spec), MINOR_SINK);
-	r.in.mark = MARK_ROUTED | 0x1;
+	r.in.mark = MARK_ROUTED;
 	assert_int_equal(run_row(&r, "arp"), MINOR_SINK);
 	assert_stats("clones", (struct port_stats){.drops[PORT_DROP_STRAY_CLONE] = 2});
 }
 
 static void root_foreign_mark_is_left_alone(void **state)
 {
-	struct skb_run r = {.in.mark = ~(__u32)MARK_MASK};
+	struct skb_run r = {.in.mark = MARK_BACK ^ 0x10};
 
 	(void)state;
 	assert_int_equal(run_spec(&r, data_spec), MINOR_PRIORITY + ROCE_CLASS);
@@ -251,13 +251,12 @@ static struct qp_class qp_class_of(__u32 index)
 	return cls;
 }
 
-/* As the agent takes a class back. */
+/* As the agent takes a class back: it stays the QP's until its leaf is seen empty. */
 static void raise_generation(__u32 index)
 {
 	struct qp_class cls = qp_class_of(index);
 
 	cls.generation++;
-	cls.taken = 0;
 	map_put(skel->maps.qp_classes, &index, &cls);
 }
 
@@ -354,8 +353,22 @@ static void qp_class_taken_back_keeps_leaf_while_its_depth_is_unknown(void **sta
 	leaf_minor(data_of_qp(0x100), 0);
 	raise_generation(0);
 	assert_int_equal(leaf_minor(data_of_qp(0x100), 0), MINOR_QP + 0);
-	assert_int_equal(qp_class_of(0).taken, 0);
+	assert_int_equal(qp_class_of(0).taken, 1);
 	assert_int_equal(pool().head, 1);
+}
+
+static void qp_class_given_to_another_is_left_at_once(void **state)
+{
+	struct qp_class cls;
+
+	(void)state;
+	port_set_flags(PORT_REACTION);
+	leaf_minor(data_of_qp(0x100), 0);
+	raise_generation(0);
+	cls = qp_class_of(0);
+	cls.owner.dst_qpn = 0x999;
+	map_put(skel->maps.qp_classes, &(__u32){0}, &cls);
+	assert_int_equal(leaf_minor(data_of_qp(0x100), 0), MINOR_QP + 1);
 }
 
 static void qp_table_full_counts_and_uses_shared_leaf(void **state)
@@ -590,7 +603,7 @@ static void depth_above_kmax_never_marks_a_cnp(void **state)
 	run(&r, &f);
 	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
 	tree_set_flags(PORT_NOTIFY_EGRESS, 1);
-	run_skb(skel->progs.quench_tc_egress, &r, f.data, f.len);
+	run_skb(skel->progs.quench_tc_notify, &r, f.data, f.len);
 	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
 	assert_stats("cnp", (struct port_stats){.depth_unknown = 1});
 }
@@ -733,7 +746,7 @@ static int bridge_open(void **state)
 	conf.classes[ROCE_CLASS].ecn = 1; /* kmin = kmax = 0: mark at any depth */
 	conf_set(&conf);
 	tree_set_flags(PORT_NOTIFY_EGRESS, 1); /* such a port marks in its egress hook */
-	hook = bpf_link_create(bpf_program__fd(skel->progs.quench_tc_egress), tree_port,
+	hook = bpf_link_create(bpf_program__fd(skel->progs.quench_tc_notify), tree_port,
 		(enum bpf_attach_type)TCX_EGRESS, NULL);
 	bridge_socket = socket(AF_PACKET, SOCK_RAW, htons(0x0003)); /* ETH_P_ALL */
 	at.sll_ifindex = if_nametoindex("q1");
@@ -831,6 +844,7 @@ int main(void)
 		root_test(qp_in_shared_leaf_of_unknown_depth_takes_no_class),
 		root_test(qp_ack_takes_no_class_and_is_not_unenforced),
 		root_test(qp_class_taken_back_keeps_leaf_while_its_depth_is_unknown),
+		root_test(qp_class_given_to_another_is_left_at_once),
 		root_test(qp_table_full_counts_and_uses_shared_leaf),
 		root_test(qp_steering_is_for_roce_of_the_reaction_class_only),
 		tree_test(depth_first_frame_finds_the_queues),

@@ -14,7 +14,7 @@
 
 enum {
 	FLOW_PKEY = 0x8001,
-	FOREIGN_MARK = 0x0badbeef & ~MARK_MASK,
+	FOREIGN_MARK = 0x71554e00, /* all but ours */
 };
 
 static const struct frame_spec data_spec = {.opcode = OP_RC_WRITE_ONLY,
@@ -121,13 +121,13 @@ static void egress_marked_clone_becomes_exactly_the_cnp(void **state)
 		key = frame_key(&f);
 		pair_set(&key);
 		flow_set(&key);
-		r = run_egress(&f, MARK_BACK | FOREIGN_MARK);
+		r = run_egress(&f, MARK_BACK);
 		if (r.retval != ACT_NEXT)
 			fail_msg("%s: the program answers %d", c->name, r.retval);
 		expect_cnp(&want, &f, &spec);
 		assert_int_equal(r.frame.len, want.len);
 		assert_same_bytes(c->name, r.frame.data, want.icrc_off, want.data, want.icrc_off);
-		assert_int_equal(r.out.mark, FOREIGN_MARK);
+		assert_int_equal(r.out.mark, 0);
 		assert_int_equal(flow_of(&key).cnp, 1);
 	}
 	assert_stats("morph", (struct port_stats){.cnp_sent = COUNT(morph_cases)});
@@ -217,23 +217,19 @@ static void egress_cnp_of_every_layout_satisfies_scapy_and_oracle(void **state)
 	judge(COUNT(morph_cases));
 }
 
-static void egress_both_clone_marks_survive_a_mask_of_other_bits(void **state)
+static void egress_clone_of_a_frame_without_ce_is_dropped(void **state)
 {
-	struct conf conf = conf_default();
+	struct frame_spec spec = data_spec;
 	struct flow_key key;
 	static struct frame f;
-	struct skb_run r;
 
 	(void)state;
-	conf.mark_mask = 0x3;
-	conf_set(&conf);
-	frame_make(&f, data_spec);
+	spec.tos &= ~ECN_CE;
+	frame_make(&f, spec);
 	key = frame_key(&f);
 	pair_set(&key);
-	r = run_egress(&f, CLONE_CNP_BACK | 0xfffffff0);
-	assert_int_equal(r.retval, ACT_NEXT);
-	assert_int_equal(r.out.mark, 0xfffffff0);
-	assert_int_equal(r.frame.len, ETH_HEADER_BYTES + CNP_IPV4_BYTES);
+	assert_int_equal(run_egress(&f, MARK_BACK).retval, ACT_SHOT);
+	assert_stats("no CE", (struct port_stats){.drops[PORT_DROP_MORPH] = 1});
 }
 
 static void assert_clone_dropped(const char *what, const __u8 *data, size_t len, __u64 times)
@@ -303,18 +299,14 @@ static void egress_frame_without_our_mark_passes_untouched(void **state)
 	assert_stats("none", (struct port_stats){0});
 }
 
-static void egress_unknown_port_leaves_marked_frames_alone(void **state)
+static void egress_clone_at_a_port_that_is_forgotten_is_dropped(void **state)
 {
 	static struct frame f;
-	struct skb_run r;
 
 	(void)state;
 	port_forget();
 	frame_make(&f, data_spec);
-	r = run_egress(&f, MARK_BACK);
-	assert_int_equal(r.retval, ACT_NEXT);
-	assert_int_equal(r.out.mark, MARK_BACK);
-	assert_same_bytes("frame", r.frame.data, r.frame.len, f.data, f.len);
+	assert_int_equal(run_egress(&f, MARK_BACK).retval, ACT_SHOT);
 }
 
 /* A packet socket on an interface: what leaves there and what arrives. */
@@ -597,7 +589,7 @@ static void run_leaving(const struct frame *f, __u32 came_in_by)
 {
 	struct skb_run r = {.in.ifindex = leave_port, .in.ingress_ifindex = came_in_by};
 
-	run_skb(skel->progs.quench_tc_egress, &r, f->data, f->len);
+	run_skb(skel->progs.quench_tc_notify, &r, f->data, f->len);
 	assert_int_equal(r.retval, ACT_NEXT);
 	assert_same_bytes("frame", r.frame.data, r.frame.len, f->data, f->len);
 }
@@ -738,12 +730,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		prog_test(egress_marked_clone_becomes_exactly_the_cnp),
 		prog_test(egress_cnp_of_every_layout_satisfies_scapy_and_oracle),
-		prog_test(egress_both_clone_marks_survive_a_mask_of_other_bits),
+		prog_test(egress_clone_of_a_frame_without_ce_is_dropped),
 		prog_test(egress_clone_of_no_data_frame_is_dropped_and_counted),
 		prog_test(egress_clone_of_unknown_pair_is_dropped_and_counted),
 		prog_test(egress_clone_without_route_is_dropped_and_counted),
 		prog_test(egress_frame_without_our_mark_passes_untouched),
-		prog_test(egress_unknown_port_leaves_marked_frames_alone),
+		prog_test(egress_clone_at_a_port_that_is_forgotten_is_dropped),
 		hook_test(egress_frame_of_4_kib_becomes_cnp_on_the_wire),
 		gateway_test(egress_routed_clone_gets_next_hop_and_own_address),
 		prog_test(ingress_frame_that_earns_no_cnp_is_untouched),

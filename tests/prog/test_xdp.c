@@ -334,6 +334,15 @@ static void cnp_of_unknown_pair_is_counted_and_told_to_nobody(void **state)
 	assert_int_equal(heard.count, 0);
 }
 
+static void pause_at_a_port_that_only_looks_passes(void **state)
+{
+	const struct row *row = find_row(&frame_rows, "uts_pfc");
+
+	(void)state;
+	port_set_flags(0);
+	assert_int_equal(run(row->field[0], row->frame, row->len), PASS);
+}
+
 static void cnp_at_reaction_point_becomes_event(void **state)
 {
 	static struct frame f;
@@ -459,6 +468,7 @@ int main(void)
 		prog_test(flow_table_full_counts_and_passes),
 		prog_test(cnp_of_known_pair_is_counted_for_it),
 		prog_test(cnp_of_unknown_pair_is_counted_and_told_to_nobody),
+		prog_test(pause_at_a_port_that_only_looks_passes),
 		prog_test(cnp_at_reaction_point_becomes_event),
 		prog_test(cm_message_becomes_event_with_its_fields),
 		prog_test(cm_message_over_ipv6_and_grh_becomes_event),

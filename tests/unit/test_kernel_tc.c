@@ -129,7 +129,7 @@ static void install(const struct tree *t)
 {
 	struct qerr err = {};
 
-	if (tree_install(nl, port_index, t->list, t->n, &err))
+	if (tree_install(nl, port_index, t->list, t->n, false, &err))
 		fail_msg("%s", err.text);
 }
 
@@ -399,7 +399,7 @@ static void tree_is_refused_where_somebody_has_a_root(void **state)
 
 	(void)state;
 	run("tc qdisc add dev " PORT " root handle 1: htb default 1");
-	assert_int_equal(tree_install(nl, port_index, t.list, t.n, &err), -EBUSY);
+	assert_int_equal(tree_install(nl, port_index, t.list, t.n, false, &err), -EBUSY);
 	text_has(err.text, "port " PORT ": somebody else's root qdisc is in place: htb qdisc 1:");
 	assert_int_equal(tree_remove(nl, port_index, &err), 0); /* not ours: nothing to do */
 	text = output_of("tc qdisc show dev " PORT);
@@ -420,7 +420,7 @@ static void tree_is_refused_over_mq_and_replaces_a_default_fifo(void **state)
 	(void)state;
 	run("ip tuntap add name many0 mode tap multi_queue && ip link set many0 up");
 	index = (int)if_nametoindex("many0");
-	assert_int_equal(tree_install(nl, index, t.list, t.n, &err), -EBUSY);
+	assert_int_equal(tree_install(nl, index, t.list, t.n, false, &err), -EBUSY);
 	text_has(err.text, "port many0: somebody else's root qdisc is in place: mq qdisc 0:");
 	run("ip link del many0");
 
@@ -428,7 +428,7 @@ static void tree_is_refused_over_mq_and_replaces_a_default_fifo(void **state)
 	index = (int)if_nametoindex("one0");
 	before = output_of("tc qdisc show dev one0");
 	assert_null(strstr(before, "noqueue"));
-	if (tree_install(nl, index, t.list, t.n, &err))
+	if (tree_install(nl, index, t.list, t.n, false, &err))
 		fail_msg("%s", err.text);
 	assert_int_equal(tree_remove(nl, index, &err), 0);
 	after = output_of("tc qdisc show dev one0");
@@ -447,7 +447,7 @@ static void tree_left_by_an_earlier_agent_is_eexist(void **state)
 
 	(void)state;
 	install(&t);
-	assert_int_equal(tree_install(nl, port_index, t.list, t.n, &err), -EEXIST);
+	assert_int_equal(tree_install(nl, port_index, t.list, t.n, false, &err), -EEXIST);
 	text_has(err.text, "port " PORT ": the queue tree of an earlier agent is in place");
 	assert_int_equal(stats_of(TREE_ROOT).backlog_bytes, 0); /* and it still is */
 	take_off();
@@ -464,7 +464,7 @@ static void tree_install_failing_in_the_middle_leaves_nothing(void **state)
 
 	(void)state;
 	t.list[30] = t.list[12]; /* a second time the same */
-	assert_int_equal(tree_install(nl, port_index, t.list, t.n, &err), -EEXIST);
+	assert_int_equal(tree_install(nl, port_index, t.list, t.n, false, &err), -EEXIST);
 	text_has(err.text, "port " PORT ": cannot create");
 	text_has(err.text, "File exists");
 	after = output_of("tc qdisc show dev " PORT);

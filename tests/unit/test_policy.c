@@ -135,7 +135,7 @@ static void policy_parse_full_has_every_value(void **state)
 		"     limit: 1MiB, ecn: {kmin: 20KB, kmax: 100KB, pmax: 12.5%}}\n"
 		"  - {name: nvme, priority: 0, pcp: [0], kind: semi-lossless, limit: 2KB}\n"
 		"  - {name: bulk, priority: 7, dscp: [8], kind: lossy, limit: 1GiB}\n"
-		"cnp: {generate: at_mark, dscp: 46, priority: 5, interval: 4.4us}\n"
+		"cnp: {generate: on_ce, dscp: 46, priority: 5, interval: 4.4us}\n"
 		"dcqcn:\n"
 		"  {variant: sigcomm15, line_rate: 40Gbit, g: 0.5, increase_timer: 2ms,\n"
 		"   alpha_timer: 4400us, byte_counter: off, fast_recovery: 2,\n"
@@ -175,7 +175,7 @@ static void policy_parse_full_has_every_value(void **state)
 	assert_int_equal(classes[2].kind, CLASS_LOSSY);
 	assert_int_equal(classes[2].limit_bytes, 1 << 30);
 
-	assert_int_equal(policy.cnp.generate, CNP_AT_MARK);
+	assert_int_equal(policy.cnp.generate, CNP_ON_CE);
 	assert_int_equal(policy.cnp.dscp, 46);
 	assert_int_equal(policy.cnp.priority, 5);
 	assert_int_equal(policy.cnp.interval_ns, 4400);
@@ -376,7 +376,7 @@ static void policy_parse_bad_value_is_placed(void **state)
 			"up to "
 			"100%"},
 		{HEAD "cnp: {generate: no, dscp: -1, priority: 6.0, interval: 2s}\n",
-			"3:17: cnp.generate: \"no\" is not known; allowed off, on_ce or at_mark\n"
+			"3:17: cnp.generate: \"no\" is not known; allowed off or on_ce\n"
 			"3:27: cnp.dscp: \"-1\" has a sign; allowed 0 to 63\n"
 			"3:41: cnp.priority: \"6.0\" is not a whole number; allowed 0 to 7\n"
 			"3:56: cnp.interval: \"2s\" is out of range; allowed 1us to 1s"},
@@ -495,7 +495,7 @@ static void policy_parse_contradiction_is_placed(void **state)
 		{HEAD "classes: [{" ROCE ", " ECN "}]\ncnp: {generate: off}\n",
 			"4:17: cnp.generate: marking without a notification point: classes[0] has "
 			"ecn; "
-			"allowed on_ce or at_mark, or off with no ecn in any class"},
+			"allowed on_ce, or off with no ecn in any class"},
 		{HEAD "classes: [{" ROCE "}]\ncnp: {priority: 3, dscp: 26}\n",
 			"4:17: cnp.priority: 3 is the priority of classes[0]; allowed a priority "
 			"of no "
