@@ -393,7 +393,7 @@ static void take_off(struct engine *engine)
 	if (engine->saved)
 		instance_forget(engine->instance);
 	else
-		instance_unlock(engine->instance); /* what is in it is an earlier agent's */
+		instance_abandon(engine->instance); /* what is in it is an earlier agent's */
 }
 
 /* What an earlier agent left goes on working as it did; only this agent goes. */

@@ -92,6 +92,16 @@ void instance_unlock(struct instance *instance)
 	instance->lock_fd = -1;
 }
 
+void instance_abandon(struct instance *instance)
+{
+	struct stat st;
+
+	if (!fstat(instance->lock_fd, &st) && !st.st_size)
+		instance_forget(instance);
+	else
+		instance_unlock(instance);
+}
+
 static void read_port(json_t *from, struct instance_state *state)
 {
 	struct instance_port *port = &state->ports[state->ports_count];

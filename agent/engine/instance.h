@@ -47,6 +47,9 @@ int instance_init(struct instance *instance, const char *name, struct qerr *err)
 int instance_lock(struct instance *instance, struct qerr *err);
 void instance_unlock(struct instance *instance);
 
+/* The same for one that has made nothing: a state file that it only made for the lock goes too. */
+void instance_abandon(struct instance *instance);
+
 /*
  * Read or write the state file; to write, the lock must be held. An empty or missing file is a
  * state without ports.

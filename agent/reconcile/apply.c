@@ -330,7 +330,7 @@ static bool object_released(struct tc_object *obj, const void *arg)
 	const uint64_t *line_rate_bps = arg;
 
 	if (obj->kind == TC_TBF)
-		return object_opened(obj, NULL);
+		return obj->tbf.closed && object_opened(obj, NULL);
 	if (obj->kind != TC_HTB_CLASS || obj->handle >> 16 == TREE_ROOT ||
 		(obj->handle & 0xffff) < MINOR_QP)
 		return false;
@@ -342,22 +342,35 @@ static bool object_released(struct tc_object *obj, const void *arg)
 	return true;
 }
 
+/* An opened gate is looked at when its root next runs; a kick makes that now. */
+static void kick_if_closed(int ifindex, const struct tc_object *list, size_t n)
+{
+	bool closed = false;
+	int kick;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		closed |= list[i].kind == TC_TBF && list[i].tbf.closed;
+	if (!closed)
+		return;
+	kick = link_kick_open(NULL);
+	if (kick < 0)
+		return;
+	link_kick(kick, ifindex, TREE_CLASS(TREE_ROOT, MINOR_SINK));
+	close(kick);
+}
+
 int tree_release(struct rtnl *nl, int ifindex, uint64_t line_rate_bps, struct qerr *err)
 {
 	struct tc_object *have;
-	int kick, rc;
 	size_t n;
+	int rc = tc_read(nl, ifindex, &have, &n, err);
 
-	rc = tc_read(nl, ifindex, &have, &n, err);
 	if (rc)
 		return rc;
 	if (root_is_ours(root_find(have, n))) {
 		change_all(nl, ifindex, have, n, object_released, &line_rate_bps);
-		kick = link_kick_open(NULL);
-		if (kick >= 0) {
-			link_kick(kick, ifindex, TREE_CLASS(TREE_ROOT, MINOR_SINK));
-			close(kick);
-		}
+		kick_if_closed(ifindex, have, n);
 	}
 	free(have);
 	return 0;

@@ -8,19 +8,18 @@ import argparse
 import json
 import os
 import random
-import re
 import signal
+import socket
+import struct
 import statistics
 import sys
 import time
 
 import demo
-from lab import Lab, LabError, exit_on_signals, run, wait_until
+from lab import Lab, LabError, exit_on_signals, in_namespace, run
 
 OPEN_WITHIN_S = 0.1
 LEAST_QP_CLASS = 0x1000  # minor ids of QP classes start here
-QP_CLASS = re.compile(r"^class htb \w+:(\w+) .* rate (\d+(?:\.\d+)?)([KMGT]?bit) ", re.M)
-UNITS = {"bit": 1, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
 failed = False
 
 
@@ -30,12 +29,51 @@ def report(ok: bool, name: str, detail: str) -> None:
     failed |= not ok
 
 
-def limited_classes(lab: Lab, node: str) -> list[float]:
-    """The rates, in bit/s, of QP classes that stand below the host's line rate."""
-    text = run("tc", "-n", lab.namespace(node), "class", "show", "dev", "eth0")
-    rates = [float(number) * UNITS[unit] for minor, number, unit in QP_CLASS.findall(text)
-             if int(minor, 16) >= LEAST_QP_CLASS]
-    return [rate for rate in rates if rate < lab.host_bps]
+class ClassRates:
+    """The HTB classes of a node's eth0, asked of the kernel itself: tc takes too long to start."""
+
+    GET_TCLASS, DONE, ERROR = 42, 3, 2
+    OPTIONS, PARMS = 2, 1  # TCA_OPTIONS, TCA_HTB_PARMS; linux/rtnetlink.h, linux/pkt_sched.h
+
+    def __init__(self, lab: Lab, node: str):
+        def enter() -> tuple[socket.socket, int]:
+            link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+            return link, socket.if_nametoindex("eth0")
+
+        self.socket, self.ifindex = in_namespace(lab.namespace(node), enter)
+        self.line_bytes = lab.host_bps // 8
+
+    def limited(self) -> int:
+        """How many QP classes stand below the line rate."""
+        body = struct.pack("=BxxxiIII", 0, self.ifindex, 0, 0, 0)
+        self.socket.send(struct.pack("=IHHII", 16 + len(body), self.GET_TCLASS, 0x301, 1, 0) + body)
+        count = 0
+        while True:
+            data = self.socket.recv(1 << 16)
+            while data:
+                length, kind = struct.unpack_from("=IH", data)
+                if kind in (self.DONE, self.ERROR):
+                    return count
+                count += self.is_limited(data[16:length])
+                data = data[(length + 3) & ~3:]
+
+    def is_limited(self, message: bytes) -> bool:
+        handle, = struct.unpack_from("=I", message, 8)
+        parms = attribute(attribute(message[20:], self.OPTIONS), self.PARMS)
+        if handle & 0xffff < LEAST_QP_CLASS or not parms:
+            return False
+        rate, = struct.unpack_from("=I", parms, 8)  # tc_htb_opt.rate.rate, bytes a second
+        return rate < self.line_bytes
+
+
+def attribute(data: bytes, wanted: int) -> bytes:
+    """The payload of one netlink attribute; nothing if it is not there."""
+    while len(data) >= 4:
+        length, kind = struct.unpack_from("=HH", data)
+        if kind & 0x3fff == wanted:
+            return data[4:length]
+        data = data[(length + 3) & ~3:] if length >= 4 else b""
+    return b""
 
 
 def agent_pid(lab: Lab, node: str) -> int:
@@ -55,11 +93,13 @@ def agent_pid(lab: Lab, node: str) -> int:
 def kill_one(lab: Lab, node: str) -> float:
     """Kill the node's agent; returns after how many seconds none of its QPs was held back."""
     job = lab.agents[node]
+    rates = ClassRates(lab, node) if node.startswith("h") else None
     os.kill(agent_pid(lab, node), signal.SIGKILL)
     killed = time.monotonic()
-    if node.startswith("h"):
-        wait_until(lambda: not limited_classes(lab, node), 5, f"{node}: still limited")
-    opened = time.monotonic() - killed
+    while rates and rates.limited():
+        if time.monotonic() > killed + 5:
+            raise LabError(f"{node}: still limited")
+    opened = time.monotonic() - killed if rates else 0.0
     job.process.wait()
     lab.jobs.remove(job)
     return opened

@@ -409,7 +409,7 @@ static void tree_is_refused_where_somebody_has_a_root(void **state)
 	free(t.list);
 }
 
-static void tree_is_refused_over_mq_and_replaces_a_default_fifo(void **state)
+static void tree_replaces_mq_if_told_and_a_default_fifo(void **state)
 {
 	struct tree_spec spec = spec_of(1000000, 2, 0);
 	struct tree t = build(&spec);
@@ -421,7 +421,15 @@ static void tree_is_refused_over_mq_and_replaces_a_default_fifo(void **state)
 	run("ip tuntap add name many0 mode tap multi_queue && ip link set many0 up");
 	index = (int)if_nametoindex("many0");
 	assert_int_equal(tree_install(nl, index, t.list, t.n, false, &err), -EBUSY);
-	text_has(err.text, "port many0: somebody else's root qdisc is in place: mq qdisc 0:");
+	text_has(err.text, "port many0: the device has a queue per CPU (mq); `replace_mq: true`");
+	before = output_of("tc qdisc show dev many0");
+	if (tree_install(nl, index, t.list, t.n, true, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(tree_remove(nl, index, &err), 0);
+	after = output_of("tc qdisc show dev many0");
+	assert_string_equal(before, after);
+	free(before);
+	free(after);
 	run("ip link del many0");
 
 	run("ip tuntap add name one0 mode tap && ip link set one0 up");
@@ -867,7 +875,7 @@ int main(void)
 		TEST(tree_installs_exactly_from_8_kbit_to_400_gbit),
 		TEST(tree_of_any_size_installs_in_little_time),
 		TEST(tree_is_refused_where_somebody_has_a_root),
-		TEST(tree_is_refused_over_mq_and_replaces_a_default_fifo),
+		TEST(tree_replaces_mq_if_told_and_a_default_fifo),
 		TEST(tree_left_by_an_earlier_agent_is_eexist),
 		TEST(tree_install_failing_in_the_middle_leaves_nothing),
 		TEST(gate_closed_holds_every_frame_and_removal_lets_them_out),
