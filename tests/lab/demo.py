@@ -10,29 +10,36 @@ import json
 import math
 import os
 import re
+import socket
 import statistics
+import struct
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from lab import (  # noqa: E402
     BOTTLENECK_BPS, METRICS_PORT, QMON, QUENCH, RCPEER, READY_S, ROOT,
-    Job, Lab, LabError, Traffic, wait_until,
+    Fabric, Job, Lab, LabError, Traffic, add_fabric_options, fabric_of, fabric_options, in_namespace,
+    policy_number, wait_until,
 )  # fmt: skip
 
 REPORT = ROOT / "build/demo.json"
 PYTHON = "/usr/bin/python3"  # the one that Debian's scapy belongs to
 CHECK_CNPS = ROOT / "tests/oracle/check_cnps.py"
 
-PATH_MTU = 1024
 MESSAGE_BYTES = 65536
-# What HTB counts of a frame: Ethernet without FCS, IPv4, UDP, BTH, ICRC.
-HEADER_BYTES = 14 + 20 + 8 + 12 + 4
+# What HTB counts of a frame: Ethernet without FCS, IP, UDP, BTH, ICRC.
+HEADER_BYTES = {4: 14 + 20 + 8 + 12 + 4, 6: 14 + 40 + 8 + 12 + 4}
 RETH_BYTES = 16  # in the first frame of a message
-CAPTURE_FILTER = "udp dst port 4791 and udp[8] = 0x81"  # CNPs
+CAPTURE_FILTER = {  # CNPs
+    4: "udp dst port 4791 and udp[8] = 0x81",
+    6: "ip6 and udp dst port 4791 and ip6[48] = 0x81",
+}
 TIMELINE_SLOT_S = 0.1  # of rcpeer's reports
 
 
@@ -40,16 +47,20 @@ TIMELINE_SLOT_S = 0.1  # of rcpeer's reports
 
 
 class Losses:
-    """Counters of lost frames: of the queues, by node, and of what lies before any queue."""
+    """Counters of lost frames: of the queues, by node, and of what lies before any queue. Where
+    quench runs, best effort is left out: its queue is one of its own, and TCP fills it."""
 
     def __init__(self, lab: Lab):
         self.queues = {node: sum(queue_drops(lab, node).values()) for node in lab.nodes}
         self.before_queues = softnet_drops() + sum(device_drops(lab, node) for node in lab.nodes)
 
 
+BEST_EFFORT_LEAF = "9031:"  # of quench's tree
+
+
 def queue_drops(lab: Lab, node: str) -> dict[str, int]:
-    """Frames that the qdiscs of each device lost. A parent counts what its leaf refused once more,
-    so the larger of the root's count and the sum of the leaves' is taken."""
+    """Frames that the qdiscs of each device lost, but for best effort's. A parent counts what its
+    leaf refused once more, so the larger of the root's count and the sum of the leaves' is taken."""
     qdiscs = json.loads(lab.run(node, "tc", "-s", "-j", "qdisc"))
     drops = {}
     for device in {q["dev"] for q in qdiscs}:
@@ -57,7 +68,8 @@ def queue_drops(lab: Lab, node: str) -> dict[str, int]:
         parents = {q["parent"].split(":")[0] for q in own if "parent" in q}
         root = sum(q["drops"] for q in own if q.get("root"))
         leaves = sum(q["drops"] for q in own if q["handle"].rstrip(":") not in parents)
-        drops[device] = max(root, leaves)
+        best_effort = sum(q["drops"] for q in own if q["handle"] == BEST_EFFORT_LEAF)
+        drops[device] = max(root, leaves) - best_effort
     return drops
 
 
@@ -83,7 +95,7 @@ def device_drops(lab: Lab, node: str) -> int:
 
 
 class Captures:
-    """The CNPs on the gateway's ports toward the senders."""
+    """The CNPs on the gateways' ports toward the senders."""
 
     def __init__(self, lab: Lab):
         self.lab = lab
@@ -93,8 +105,9 @@ class Captures:
 
     def _start(self, host: str) -> Job:
         return self.lab.start(
-            "gw", f"capture-{host}", "tcpdump", "-Z", "root", "-i", host, "-w", self._file(host),
-            "-s", "128", "-B", "4096", "-U", "--immediate-mode", CAPTURE_FILTER,
+            self.lab.gateway_of(host), f"capture-{host}", "tcpdump", "-Z", "root", "-i", host,
+            "-w", self._file(host), "-s", "128", "-B", "4096", "-U", "--immediate-mode",
+            CAPTURE_FILTER[self.lab.fabric.ipv],
         )  # fmt: skip
 
     def _file(self, host: str) -> Path:
@@ -128,10 +141,10 @@ class Captures:
         return json.loads(done.stdout)
 
 
-def payload_share() -> float:
+def payload_share(fabric: Fabric) -> float:
     """The share of payload in what a saturated port sends."""
-    headers = HEADER_BYTES + RETH_BYTES * PATH_MTU / MESSAGE_BYTES
-    return PATH_MTU / (PATH_MTU + headers)
+    headers = HEADER_BYTES[fabric.ipv] + RETH_BYTES * fabric.path_mtu / MESSAGE_BYTES
+    return fabric.path_mtu / (fabric.path_mtu + headers)
 
 
 def received_bytes(flow: dict, start: float, end: float) -> int:
@@ -148,35 +161,52 @@ def jain(shares: list[int]) -> float:
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
 
 
-def kmax_bytes(policy: str) -> int:
-    """Where the policy marks every packet."""
-    found = re.search(r"\bkmax: *(\d+)(KB|KiB)\b", policy)
-    if not found:
-        raise LabError("the policy has no kmax")
-    return int(found[1]) * {"KB": 1000, "KiB": 1024}[found[2]]
-
-
 def over_senders(combine: Callable, sent: list[dict], quantile: str) -> Optional[float]:
     """Combine a latency quantile of all senders that completed a message."""
     values = [s["latency_us"][quantile] for s in sent if s["latency_us"][quantile] is not None]
     return combine(values) if values else None
 
 
-def traffic_results(traffic: Traffic) -> dict:
-    """What the two ends saw."""
-    flows, sent = traffic.received["flows"], traffic.sent
+def shares_by_path(lab: Lab, traffic: Traffic, start: float, end: float) -> dict[tuple, list[int]]:
+    """What each sender's flow took between two times, by the way that it goes."""
+    taken = {flow["src"]: received_bytes(flow, start, end) for flow in traffic.received["flows"]}
+    shares: dict[tuple, list[int]] = {}
+    for host in lab.hosts:
+        shares.setdefault(lab.path_of(host), []).append(taken.get(lab.address(host), 0))
+    return shares
+
+
+def goodput_share(lab: Lab, traffic: Traffic) -> float:
+    """The payload through the bottleneck, as a share of what it can carry; with two, the lesser."""
     start, end = traffic.start_epoch, traffic.start_epoch + traffic.seconds
-    middle = start + round(traffic.seconds / 2 / TIMELINE_SLOT_S) * TIMELINE_SLOT_S
-    payload_bits = 8 * sum(received_bytes(flow, start, end) for flow in flows)
+    possible = BOTTLENECK_BPS / 8 * traffic.seconds * payload_share(lab.fabric)
+    through = []
+    for gateway, _ in lab.bottlenecks():
+        addresses = {lab.address(host) for host in lab.hosts if lab.passes(host, gateway)}
+        flows = [flow for flow in traffic.received["flows"] if flow["src"] in addresses]
+        through.append(sum(received_bytes(flow, start, end) for flow in flows))
+    return min(through) / possible
+
+
+def traffic_results(lab: Lab, traffic: Traffic) -> dict:
+    """What the ends saw."""
+    flows, sent = traffic.received["flows"], traffic.sent
+    end = traffic.start_epoch + traffic.seconds
+    middle = traffic.start_epoch + round(traffic.seconds / 2 / TIMELINE_SLOT_S) * TIMELINE_SLOT_S
     frames_sent = sum(s["frames_sent"] for s in sent)
-    shares = [received_bytes(flow, middle, end) for flow in flows]
-    shares += [0] * (len(sent) - len(flows))
+    shares = shares_by_path(lab, traffic, middle, end)
+    every = [share for group in shares.values() for share in group]
     return {
         "naks": sum(f["naks_sent"] for f in flows),
         "retransmitted_share": sum(s["frames_retransmitted"] for s in sent) / max(frames_sent, 1),
         "timeouts": sum(s["timeouts"] for s in sent),
-        "goodput_share": payload_bits / (BOTTLENECK_BPS * traffic.seconds * payload_share()),
-        "jain": jain(shares),
+        "goodput_share": goodput_share(lab, traffic),
+        "jain": min(jain(group) for group in shares.values()),
+        "jain_all": jain(every),
+        "shares_by_path": {
+            " - ".join(path): statistics.mean(group) / max(statistics.mean(every), 1)
+            for path, group in shares.items()
+        },
         "latency_p50_us": over_senders(statistics.median, sent, "p50"),
         "latency_p99_us": over_senders(max, sent, "p99"),
         "frames_sent": frames_sent,
@@ -190,24 +220,27 @@ def traffic_results(traffic: Traffic) -> dict:
 
 
 def loss_results(lab: Lab, before: Losses, after: Losses, traffic: dict) -> dict:
-    """What was lost where; what the ends miss and nobody counts is lost before quench as well."""
+    """What was lost where; what the ends miss and nobody counts is lost before quench as well.
+    Plain queues that others share do not tell whose frames they lost."""
     queues = {node: after.queues[node] - before.queues[node] for node in lab.nodes}
+    gateways = sum(queues[gateway] for gateway in lab.gateways)
     counted = after.before_queues - before.before_queues
-    missing = traffic["frames_sent"] - traffic["frames_received"]
+    missing = traffic["frames_sent"] - traffic["frames_received"] - sum(queues.values()) - counted
     return {
-        "gateway_drops": queues["gw"],
-        "host_drops": sum(queues.values()) - queues["gw"],
+        "gateway_drops": gateways,
+        "host_drops": sum(queues.values()) - gateways,
         "lost_before_quench": counted,
-        "frames_missing": missing - sum(queues.values()) - counted,
+        "frames_missing": None if lab.fabric.noise and not lab.agents else missing,
     }
 
 
-def queue_results(report: dict) -> dict:
+def queue_results(lab: Lab, reports: list[dict]) -> dict:
+    """The largest figures of all bottlenecks, and each one's own."""
+    keys = ("mean_bytes", "p99_bytes", "max_bytes", "missed_ticks")
+    ports = [f"{gateway}:{port}" for gateway, port in lab.bottlenecks()]
     return {
-        "queue_mean_bytes": report["mean_bytes"],
-        "queue_p99_bytes": report["p99_bytes"],
-        "queue_max_bytes": report["max_bytes"],
-        "queue_missed_ticks": report["missed_ticks"],
+        **{f"queue_{key}": max(report[key] for report in reports) for key in keys},
+        "queues": {port: {key: report[key] for key in keys} for port, report in zip(ports, reports)},
     }
 
 
@@ -220,8 +253,9 @@ def agent_results(lab: Lab) -> dict:
     scrapes = {node: lab.metrics(node) for node in lab.agents}
     dropped = total(lab.nodes, "drops") - total(lab.nodes, "drops", reason="pause_consumed")
     return {
-        "ce_marked": total(["gw"], "ce_marked"),
-        "cnp_sent_total": total(["r1"], "cnp_sent"),
+        "ce_marked": total(lab.gateways, "ce_marked"),
+        "ce_marked_by": {gateway: total([gateway], "ce_marked") for gateway in lab.gateways},
+        "cnp_sent_total": total([*lab.receivers, *lab.gateways], "cnp_sent"),
         "cnp_received_total": total(lab.hosts, "cnp_received"),
         "program_drops": dropped,
         "ring_drops": total(lab.nodes, "ring_drops"),
@@ -239,6 +273,108 @@ def cnp_results(verdict: dict) -> dict:
     }
 
 
+# Others beside RoCE
+
+
+class ClassQueue(threading.Thread):
+    """What the class of RoCE holds at the bottleneck, while best effort has a queue beside it that
+    qmon's root includes. Samples have no real-time priority: some come late."""
+
+    PERIOD_S, WARM_UP_S = 0.002, 2
+    RTM_GETQDISC, REQUEST_ECHO_ACK, ERROR = 38, 0x1 | 0x8 | 0x4, 2
+    STATS2, STATS_QUEUE = 7, 3
+    MESSAGE, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
+    TCMSG = struct.Struct("=BxxxiIII")
+    GATE_PARENT = 0x90000010  # TREE_ROOT, the first class
+
+    def __init__(self, lab: Lab):
+        super().__init__()
+        gateway, port = lab.bottlenecks()[0]
+        self.samples: list[tuple[float, int]] = []
+        self.ending = threading.Event()
+        self.start_epoch = time.time()
+
+        def enter() -> tuple[socket.socket, int]:
+            netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+            netlink.settimeout(1)
+            return netlink, socket.if_nametoindex(port)
+
+        self.socket, self.ifindex = in_namespace(lab.namespace(gateway), enter)
+
+    def run(self) -> None:
+        while not self.ending.wait(self.PERIOD_S):
+            self.samples.append((time.time(), self._backlog()))
+
+    def _backlog(self) -> int:
+        body = self.TCMSG.pack(0, self.ifindex, 0, self.GATE_PARENT, 0)
+        size = self.MESSAGE.size + len(body)
+        self.socket.send(self.MESSAGE.pack(size, self.RTM_GETQDISC, self.REQUEST_ECHO_ACK, 1, 0) + body)
+        found, answered = 0, False
+        while not answered:
+            data = self.socket.recv(65536)
+            while data:
+                length, kind = self.MESSAGE.unpack_from(data)[:2]
+                answered |= kind == self.ERROR  # with error 0 it is the acknowledgement
+                if kind != self.ERROR:
+                    found = self._read(data[self.MESSAGE.size + self.TCMSG.size : length])
+                data = data[length + 3 & ~3 :]
+        return found
+
+    def _read(self, attributes: bytes) -> int:
+        """The backlog in the attributes of a qdisc; it follows the queue's length in frames."""
+        stats = self._attribute(attributes, self.STATS2)
+        return struct.unpack_from("=II", self._attribute(stats, self.STATS_QUEUE))[1]
+
+    def _attribute(self, data: bytes, wanted: int) -> bytes:
+        while len(data) >= self.ATTRIBUTE.size:
+            length, kind = self.ATTRIBUTE.unpack_from(data)
+            if kind & 0x3FFF == wanted:
+                return data[self.ATTRIBUTE.size : length]
+            data = data[length + 3 & ~3 :]
+        raise LabError(f"netlink: a qdisc without attribute {wanted}")
+
+    def report(self, start_epoch: float) -> dict:
+        """As qmon reports."""
+        self.ending.set()
+        self.join()
+        if not self.samples:
+            raise LabError("nothing was seen of the class's queue")
+        steady = sorted(size for when, size in self.samples if when > start_epoch + self.WARM_UP_S)
+        span = self.samples[-1][0] - self.samples[0][0]
+        return {
+            "mean_bytes": statistics.mean(steady),
+            "p99_bytes": steady[math.ceil(len(steady) * 0.99) - 1],
+            "max_bytes": max(size for _, size in self.samples),
+            "missed_ticks": max(0, round(span / self.PERIOD_S) - len(self.samples)),
+        }
+
+
+class Noise:
+    """TCP and plain UDP beside RoCE, and RoCE's own queue."""
+
+    def __init__(self, lab: Lab, traffic: Traffic):
+        self.traffic = traffic
+        self.sink, *self.senders = lab.start_noise(traffic.seconds + traffic.start_epoch - time.time())
+        self.queue = ClassQueue(lab) if "gw" in lab.agents else None
+        if self.queue:
+            self.queue.start()
+
+    def finish(self, queue: dict) -> tuple[dict, dict]:
+        """What came of it, and the report on RoCE's own queue where it has one."""
+        if self.queue:
+            queue = self.queue.report(self.traffic.start_epoch)
+        for job in self.senders:
+            job.report()
+        self.sink.stop()
+        sunk = self.sink.report()
+        start, end = self.traffic.start_epoch, self.traffic.start_epoch + self.traffic.seconds
+        mbit = {
+            f"{kind}_mbit": received_bytes(sunk[kind], start, end) * 8e-6 / self.traffic.seconds
+            for kind in ("tcp", "udp")
+        }
+        return mbit, queue
+
+
 # Showing
 
 
@@ -249,8 +385,8 @@ class Progress:
     GOODPUT = re.compile(r"([\d.]+) Mbit/s")
     COLUMNS_MAX = 8
 
-    def __init__(self, lab: Lab, traffic: Traffic, queue: Job):
-        self.lab, self.traffic, self.queue = lab, traffic, queue
+    def __init__(self, lab: Lab, traffic: Traffic, queues: list[Job]):
+        self.lab, self.traffic, self.queues = lab, traffic, queues
 
     def header(self) -> str:
         names = self.lab.hosts if len(self.lab.hosts) <= self.COLUMNS_MAX else ["least", "mean", "most"]
@@ -272,14 +408,19 @@ class Progress:
         return float(found[1]) if found else 0.0
 
     def _queue_kb(self) -> tuple[float, float]:
-        found = self.BACKLOG.search(self.queue.last_line())
-        return (int(found[1]) / 1000, int(found[2]) / 1000) if found else (0.0, 0.0)
+        """Of the bottleneck where most waits."""
+        found = [self.BACKLOG.search(queue.last_line()) for queue in self.queues]
+        means, largest = zip(*[(int(f[1]), int(f[2])) if f else (0, 0) for f in found])
+        return max(means) / 1000, max(largest) / 1000
 
     def _agent(self) -> tuple[str, str]:
         if "gw" not in self.lab.agents:
             return "-", "-"
-        m = self.lab.metrics("gw")
-        return str(m.total("quench_ce_marked_total")), str(m.total("quench_frames_total", kind="cnp"))
+        scrapes = [self.lab.metrics(gateway) for gateway in self.lab.gateways]
+        marked = sum(m.total("quench_ce_marked_total") for m in scrapes)
+        if self.lab.fabric.notify:
+            return str(marked), str(sum(m.total("quench_cnp_sent_total") for m in scrapes))
+        return str(marked), str(scrapes[0].total("quench_frames_total", kind="cnp"))
 
 
 def watch(progress: Progress, say: Callable[[str], None]) -> None:
@@ -297,62 +438,72 @@ def watch(progress: Progress, say: Callable[[str], None]) -> None:
 # A run
 
 
-def start_monitor(lab: Lab, traffic: Traffic) -> Job:
+def start_monitors(lab: Lab, traffic: Traffic) -> list[Job]:
     """Watch the bottleneck's queue from shortly before the first payload on: to the monitor a run
     begins when the queue first holds something, and connecting is not part of it."""
     time.sleep(max(0.0, traffic.start_epoch - 0.5 - time.time()))
-    csv = lab.directory / "queue.csv"
-    return lab.start("gw", "qmon", QMON, "--device", "r1", "--progress", "--csv", csv)
+    return [
+        lab.start(
+            gateway, f"qmon-{gateway}", QMON, "--device", port, "--progress",
+            "--csv", lab.directory / f"queue-{gateway}.csv",
+        )
+        for gateway, port in lab.bottlenecks()
+    ]  # fmt: skip
 
 
 def measure(lab: Lab, seconds: float, say: Callable[[str], None]) -> dict:
     """Send for the given time and return everything that was seen."""
     captures = Captures(lab)
     before = Losses(lab)
-    traffic = lab.start_traffic(seconds, MESSAGE_BYTES, PATH_MTU)
-    queue = start_monitor(lab, traffic)
-    watch(Progress(lab, traffic, queue), say)
-    queue.stop()
+    traffic = lab.start_traffic(seconds, MESSAGE_BYTES)
+    noise = Noise(lab, traffic) if lab.fabric.noise else None
+    queues = start_monitors(lab, traffic)
+    watch(Progress(lab, traffic, queues), say)
+    for queue in queues:
+        queue.stop()
     traffic.finish()
+    reports, beside = [queue.report() for queue in queues], {}
+    if noise:
+        beside, reports[0] = noise.finish(reports[0])
     agent = agent_results(lab)
     after = Losses(lab)
     captures.finish()
-    ends = traffic_results(traffic)
+    ends = traffic_results(lab, traffic)
     return {
         **loss_results(lab, before, after, ends),
         **ends,
-        **queue_results(queue.report()),
-        "kmax_bytes": kmax_bytes(lab.base_policy),
+        **beside,
+        **queue_results(lab, reports),
+        "kmax_bytes": policy_number(lab.base_policy, "kmax"),
         **agent,
         **cnp_results(captures.judge(traffic.pairs())),
-        "senders": len(lab.hosts),
+        **asdict(lab.fabric),
         "seconds": seconds,
     }
 
 
-def plain_run(args: argparse.Namespace, say: Callable[[str], None]) -> dict:
-    say(f"\nWithout quench: senders: {args.senders}, seconds: {args.seconds:g}")
-    with Lab(senders=args.senders) as lab:
+def plain_run(fabric: Fabric, seconds: float, say: Callable[[str], None]) -> dict:
+    say(f"\nWithout quench: {fabric.text()}, seconds: {seconds:g}")
+    with Lab(**asdict(fabric)) as lab:
         lab.shape_plain()
-        return keep_timeline(lab, "plain", measure(lab, args.seconds, say))
+        return keep_timeline(lab, "plain", measure(lab, seconds, say))
 
 
-def quench_run(args: argparse.Namespace, say: Callable[[str], None]) -> dict:
+def quench_run(fabric: Fabric, seconds: float, say: Callable[[str], None]) -> dict:
     """A run with an agent in every node, which must leave each node as it found it."""
-    say(f"\nWith quench: senders: {args.senders}, seconds: {args.seconds:g}")
-    with Lab(senders=args.senders) as lab:
+    say(f"\nWith quench: {fabric.text()}, seconds: {seconds:g}")
+    with Lab(**asdict(fabric)) as lab:
         state = lab.state()
         lab.start_quench()
-        result = measure(lab, args.seconds, say)
+        result = measure(lab, seconds, say)
         lab.stop_quench()
-        after = lab.state()
-        result["left_behind"] = [what for what in state if state[what] != after[what]]
+        result["left_behind"] = lab.left_behind(state)
         return keep_timeline(lab, "quench", result)
 
 
 def keep_timeline(lab: Lab, name: str, result: dict) -> dict:
-    """Keep the queue's course for plotting."""
-    (REPORT.parent / f"demo-{name}-queue.csv").write_text((lab.directory / "queue.csv").read_text())
+    """Keep the first queue's course for plotting."""
+    (REPORT.parent / f"demo-{name}-queue.csv").write_text((lab.directory / "queue-gw.csv").read_text())
     return result
 
 
@@ -441,7 +592,7 @@ def print_table(plain: dict, quenched: list[dict], say: Callable[[str], None]) -
         name = f"{row.label}{', ' + row.unit if row.unit else ''}"
         cells = "".join(f"{cell(row, result):>12}" for result in [plain, *quenched])
         say(f"{name:{label}}{cells}   {verdict(row, quenched)}".rstrip())
-    say(f"\nKmax is {plain['kmax_bytes'] / 1000:g} KB; the link is {BOTTLENECK_BPS / 1e6:g} Mbit/s.")
+    say(f"\nKmax is {plain['kmax_bytes'] / 1000:.0f} KB; the link is {BOTTLENECK_BPS / 1e6:g} Mbit/s.")
 
 
 def faults(plain: dict, quenched: list[dict]) -> list[str]:
@@ -467,14 +618,14 @@ def say_more(say: Callable[[str], None]) -> None:
     )
 
 
-def keep_lab(senders: int, say: Callable[[str], None]) -> None:
+def keep_lab(fabric: Fabric, say: Callable[[str], None]) -> None:
     """Leave a lab with agents and traffic to a process of its own."""
     log = REPORT.parent / "demo-lab.log"
     command = [PYTHON, str(ROOT / "tests/lab/lab.py"), "up", "--traffic"]
     environment = {key: value for key, value in os.environ.items() if key != "LAB"}
     with open(log, "w") as out:
         process = subprocess.Popen(
-            [*command, "--senders", str(senders)], env=environment, start_new_session=True,
+            [*command, *fabric_options(fabric)], env=environment, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
@@ -489,21 +640,26 @@ def keep_lab(senders: int, say: Callable[[str], None]) -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The same overload without and with quench.")
-    parser.add_argument("--senders", type=int, default=4, metavar="N")
+    add_fabric_options(parser)
     parser.add_argument("--seconds", type=float, default=20, help="sending time of each run")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="repeat the quench run")
     parser.add_argument("--keep", action="store_true", help="then leave a lab up, with traffic")
     parser.add_argument("--plain-only", action="store_true", help="no quench run")
     parser.add_argument("--json-only", action="store_true", help="print the JSON report and nothing else")
     args = parser.parse_args()
-    if not 5 <= args.seconds <= 3600 or not 1 <= args.senders <= 32 or args.runs < 1:
-        parser.error("5 to 3600 seconds, 1 to 32 senders and at least 1 run are possible")
+    if not 5 <= args.seconds <= 3600 or args.runs < 1:
+        parser.error("5 to 3600 seconds and at least 1 run are possible")
+    try:
+        fabric_of(args)
+    except LabError as fault:
+        parser.error(str(fault))
     return args
 
 
 def demo(args: argparse.Namespace, say: Callable[[str], None]) -> int:
-    plain = plain_run(args, say)
-    quenched = [] if args.plain_only else [quench_run(args, say) for _ in range(args.runs)]
+    fabric = fabric_of(args)
+    plain = plain_run(fabric, args.seconds, say)
+    quenched = [] if args.plain_only else [quench_run(fabric, args.seconds, say) for _ in range(args.runs)]
     report = {"plain": plain, **({"quench": quenched[-1]} if quenched else {})}
     if len(quenched) > 1:
         report["quench_runs"] = quenched
@@ -517,19 +673,24 @@ def demo(args: argparse.Namespace, say: Callable[[str], None]) -> int:
     if not args.plain_only:
         say_more(say)
     if args.keep:
-        keep_lab(args.senders, say)
+        keep_lab(fabric, say)
     return 1 if found else 0
+
+
+def missing_parts(plain_only: bool = False) -> Optional[str]:
+    """Why no lab can be made here."""
+    if os.geteuid():
+        return "needs root, for namespaces and BPF"
+    needed = [RCPEER, QMON, *([] if plain_only else [QUENCH])]
+    missing = [str(path) for path in needed if not path.exists()]
+    return f"{', '.join(missing)}: not there; `make all` builds it" if missing else None
 
 
 def main() -> int:
     args = parse_arguments()
-    if os.geteuid():
-        print("demo: needs root, for namespaces and BPF", file=sys.stderr)
-        return 1
-    needed = [RCPEER, QMON, *([] if args.plain_only else [QUENCH])]
-    missing = [str(path) for path in needed if not path.exists()]
+    missing = missing_parts(args.plain_only)
     if missing:
-        print(f"demo: {', '.join(missing)}: not there; `make all` builds it", file=sys.stderr)
+        print(f"demo: {missing}", file=sys.stderr)
         return 1
 
     def say(text: str) -> None:

@@ -5,7 +5,8 @@
     h_i:eth0 (10.0.i.1) -- h_i:gw (10.0.i.254) -- routed -- gw:r1 (10.0.100.254) -- r1:eth0 (10.0.100.1)
 
 As a module: `with Lab(senders=4) as lab:` makes it, and takes away everything in it whatever ends
-the block. As a command: `lab.py up`, `lab.py down NAME`, `lab.py sweep`.
+the block; further options, the fields of Fabric, make its variants. As a command: `lab.py up`,
+`lab.py down NAME`, `lab.py sweep`.
 """
 import argparse
 import ctypes
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, TypeVar
 
@@ -37,10 +38,18 @@ BOTTLENECK_BPS = 200_000_000
 HOST_OVERLOAD = 4  # the hosts together can send this many times what the bottleneck takes
 RETURN_BPS = 1_000_000_000  # ports that only ACKs and CNPs leave by
 BUFFER_BYTES_PER_SENDER = 192 * 1024
+BUFFER_BYTES_MAX = 2 * 1024 * 1024
 HOST_BUFFER_BYTES = 2 * 1024 * 1024  # holds every window
-FRAME_BYTES_MAX = 1522
+ETHERNET_BYTES_MAX = 14 + 8  # the header with two tags
+FRAME_BYTES_MAX = 1500 + ETHERNET_BYTES_MAX
+ROCE_MTU_MAX = 4200  # holds the largest path MTU, 4096, with all headers over IPv4 and IPv6
+PATH_MTUS = (4096, 2048, 1024, 512, 256)
+PATH_HEADER_BYTES_MAX = 40 + 8 + 12 + 16 + 4  # IPv6, UDP, BTH, RETH, ICRC
 RECEIVER_ADDRESS = "10.0.100.1"
+SINK_UDP_MBIT = 10  # that others send beside RoCE, and TCP as fast as it goes
 METRICS_PORT = 9842  # of lab.yaml's observe.listen; each namespace has a loopback of its own
+
+MIN_RATE_FRAME_S = 0.010  # a QP that is slowed to the end sends a frame within this time
 
 READY_S = 30
 STOP_S = 15
@@ -130,6 +139,83 @@ class Metrics:
         return int(sum(value for have, value in values if labels.items() <= have.items()))
 
 
+@dataclass(frozen=True)
+class Fabric:
+    """What a lab is made of. Its defaults are the lab that everything else is a variant of."""
+
+    senders: int = 4  # through each bottleneck
+    ipv: int = 4
+    bridged: bool = False
+    mtu: int = 1500  # of Ethernet
+    notify: bool = False  # the gateway makes the CNPs, and there is no agent at the receivers
+    gateways: int = 1
+    noise: bool = False  # TCP and plain UDP beside RoCE
+
+    def __post_init__(self) -> None:
+        possible = (
+            (1 <= self.senders <= 32, f"{self.senders} senders: 1 to 32 are possible"),
+            (self.ipv in (4, 6), f"IP version {self.ipv}: 4 and 6 are possible"),
+            (1280 <= self.mtu <= 9000, f"an MTU of {self.mtu}: 1280 to 9000 are possible"),
+            (self.gateways in (1, 2), f"{self.gateways} gateways: 1 and 2 are possible"),
+            (self.gateways == 1 or not self.bridged, "two gateways route, they do not bridge"),
+            (self.gateways == 1 or self.senders % 2 == 0, "two gateways need an even number of senders"),
+            (not self.noise or self.senders > 1, "others beside RoCE need two senders or more"),
+        )
+        for holds, text in possible:
+            if not holds:
+                raise LabError(text)
+
+    @property
+    def path_mtu(self) -> int:
+        """What RoCE makes of the Ethernet MTU: its next size below, 4096 at most."""
+        return next(size for size in PATH_MTUS if size + PATH_HEADER_BYTES_MAX <= self.mtu)
+
+    @property
+    def frame_bytes_max(self) -> int:
+        return self.mtu + ETHERNET_BYTES_MAX
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of a bottleneck: in proportion to the senders and to their frames, up to a bound."""
+        wanted = BUFFER_BYTES_PER_SENDER * self.senders * roce_frame_bytes_max(self.mtu) // FRAME_BYTES_MAX
+        return min(wanted, BUFFER_BYTES_MAX) // 1024 * 1024
+
+    def text(self) -> str:
+        """What of it is not as in the lab that it is a variant of, and the number of senders."""
+        parts = [f"senders: {self.senders}"]
+        for name in ("ipv", "mtu", "gateways"):
+            if getattr(self, name) != getattr(Fabric, name):
+                parts.append(f"{name}: {getattr(self, name)}")
+        return ", ".join(parts + [name for name in ("bridged", "notify", "noise") if getattr(self, name)])
+
+
+def add_fabric_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--senders", type=int, default=Fabric.senders, metavar="N")
+    parser.add_argument("--ipv", type=int, default=Fabric.ipv, metavar="4|6", help="IP version")
+    parser.add_argument("--bridged", action="store_true", help="the gateway bridges instead of routing")
+    parser.add_argument("--mtu", type=int, default=Fabric.mtu, metavar="BYTES", help="of Ethernet")
+    parser.add_argument("--notify", action="store_true", help="the gateway makes the CNPs, not the receiver")
+    parser.add_argument("--gateways", type=int, default=Fabric.gateways, metavar="1|2",
+                        help="2: a bottleneck at each, and senders through one or both")  # fmt: skip
+    parser.add_argument("--noise", action="store_true", help="TCP and plain UDP beside RoCE")
+
+
+def fabric_of(args: argparse.Namespace) -> Fabric:
+    return Fabric(**{name: getattr(args, name) for name in Fabric.__dataclass_fields__})
+
+
+def fabric_options(fabric: Fabric) -> list[str]:
+    """The options of a command line that make this fabric."""
+    options = []
+    for name in Fabric.__dataclass_fields__:
+        value = getattr(fabric, name)
+        if value is True:
+            options.append(f"--{name}")
+        elif value is not False:
+            options += [f"--{name}", str(value)]
+    return options
+
+
 @dataclass
 class Job:
     """A process in one of the namespaces. What it prints goes to files of the lab."""
@@ -171,28 +257,37 @@ class Job:
 
 @dataclass
 class Traffic:
-    """One QP from each sender to the receiver."""
+    """One QP from each sender to its receiver."""
 
-    listener: Job
+    listeners: list[Job]
     senders: list[Job]
     start_epoch: float
     seconds: float
-    received: dict = field(default_factory=dict)
+    received: dict = field(default_factory=dict)  # the listeners' reports in one
     sent: list[dict] = field(default_factory=list)
 
     LATE_START_S = 0.2
 
+    @property
+    def listener(self) -> Job:
+        return self.listeners[0]
+
     def finish(self) -> None:
         """Wait for the senders' last acknowledgements, then take all reports."""
         self.sent = [job.report(self.seconds + STOP_S) for job in self.senders]
-        self.listener.stop()
-        self.received = self.listener.report()
+        for job in self.listeners:
+            job.stop()
+        reports = [job.report() for job in self.listeners]
+        self.received = {
+            "flows": [flow for report in reports for flow in report["flows"]],
+            **{key: sum(report[key] for report in reports) for key in ("icrc_bad", "socket_drops")},
+        }
         late = max(s["start_epoch"] for s in self.sent) - self.start_epoch
         if late > self.LATE_START_S:
             raise LabError(f"a sender began {late:.1f} s late: the run says nothing")
 
     def stop(self) -> None:
-        for job in [*self.senders, self.listener]:
+        for job in [*self.senders, *self.listeners]:
             job.stop()
 
     def pairs(self) -> list[dict]:
@@ -200,32 +295,73 @@ class Traffic:
         return [
             {
                 "a": flow["src"], "a_qpn": flow["peer_qpn"], "a_port": flow["udp_src_port"],
-                "b": self.received["address"], "b_qpn": flow["qpn"],
+                "b": flow["dst"], "b_qpn": flow["qpn"],
             }
             for flow in self.received["flows"]
         ]  # fmt: skip
 
 
 class Lab:
-    """The namespaces and all that runs in them. A node is "gw", "r1" or "h1".. here."""
+    """The namespaces and all that runs in them. A node is "gw", "r1" or "h1".. here, and with two
+    gateways "gw2" and "r2" too.
+
+    Two gateways, with N senders through each bottleneck, h the first N/2 of them:
+
+        h     ── gw ══ gw2 ══ r1      through both
+        next  ── gw ══ gw2 ── r2      through the first
+        last         ─ gw2 ══ r1      through the second
+    """
 
     def __init__(
-        self, senders: int = 4, name: Optional[str] = None, bridged: bool = False, quench: Path = QUENCH
-    ):
-        if not 1 <= senders <= 32:
-            raise LabError(f"{senders} senders: 1 to 32 are possible")
+        self, senders: int = Fabric.senders, name: Optional[str] = None, quench: Path = QUENCH,
+        **options: object,
+    ):  # fmt: skip
+        self.fabric = Fabric(senders, **options)
         self.name = name or os.environ.get("LAB") or f"q{os.getpid()}"
-        self.hosts = [f"h{i}" for i in range(1, senders + 1)]
-        self.nodes = ["gw", "r1", *self.hosts]
-        self.bridged = bridged
+        two = self.fabric.gateways == 2
+        self.hosts = [f"h{i}" for i in range(1, (senders * 3 // 2 if two else senders) + 1)]
+        self.gateways = ["gw", "gw2"] if two else ["gw"]
+        self.receivers = ["r1", "r2"] if two else ["r1"]
+        self.nodes = [*self.gateways, *self.receivers, *self.hosts]
+        self.bridged = self.fabric.bridged
         self.quench = quench
         self.host_bps = HOST_OVERLOAD * BOTTLENECK_BPS // senders
-        self.buffer_bytes = BUFFER_BYTES_PER_SENDER * senders
-        self.base_policy = lab_policy(self.buffer_bytes)
-        self.numbers = {**{host: i for i, host in enumerate(self.hosts, 1)}, "r1": 100}  # in addresses
+        self.buffer_bytes = self.fabric.buffer_bytes
+        self.base_policy = lab_policy(self.fabric)
+        self.numbers = {  # in addresses
+            **{host: i for i, host in enumerate(self.hosts, 1)},
+            **{receiver: 100 + i for i, receiver in enumerate(self.receivers)},
+        }
         self.directory = LABS / self.name
         self.agents: dict[str, Job] = {}
         self.jobs: list[Job] = []
+
+    # Who is where
+
+    def path_of(self, host: str) -> tuple[str, str]:
+        """The gateway that a sender enters by, and its receiver."""
+        if len(self.gateways) == 1:
+            return "gw", "r1"
+        third = self.hosts.index(host) * 3 // len(self.hosts)
+        return (("gw", "r1"), ("gw", "r2"), ("gw2", "r1"))[third]
+
+    def gateway_of(self, node: str) -> str:
+        return self.gateways[-1] if node in self.receivers else self.path_of(node)[0]
+
+    def bottlenecks(self) -> list[tuple[str, str]]:
+        """Gateway and port of each."""
+        return [("gw", "gw2"), ("gw2", "r1")] if len(self.gateways) == 2 else [("gw", "r1")]
+
+    def passes(self, host: str, gateway: str) -> bool:
+        """Is the bottleneck of this gateway on the sender's way?"""
+        enters, receiver = self.path_of(host)
+        return enters == gateway or (gateway != "gw" and receiver == "r1")
+
+    def address(self, node: str) -> str:
+        return self._address(self.numbers[node], 1)
+
+    def _address(self, subnet: int, host: int) -> str:
+        return f"fd00:0:0:{subnet}::{host}" if self.fabric.ipv == 6 else f"10.0.{subnet}.{host}"
 
     # Coming and going
 
@@ -266,52 +402,83 @@ class Lab:
         run("mount", "-t", "bpf", "bpf", bpf)
         for node in self.nodes:
             run("ip", "netns", "add", self.namespace(node))
-            self.sysctl(node, "net/ipv6/conf/all/disable_ipv6", 1)
-            self.sysctl(node, "net/ipv6/conf/default/disable_ipv6", 1)
+            self._set_ip_up(node)
             self.ip(node, "link set lo up")
         if self.bridged:
-            self.ip("gw", "link add br0 type bridge mcast_snooping 0", "link set br0 up")
-        else:
-            self.sysctl("gw", "net/ipv4/ip_forward", 1)
+            self.ip("gw", "link add br0 type bridge mcast_snooping 0", f"link set br0 mtu {self.fabric.mtu} up")
         for node, number in self.numbers.items():
             self._connect(node, number)
             if self.bridged:
                 self._bridge(node, number)
+            else:
+                self._route(node, number)
+        if len(self.gateways) == 2:
+            self._connect_gateways()
 
-    def _connect(self, node: str, subnet: int) -> None:
-        """A cable from node:eth0 to gw:node, and neighbours that never need to be asked for."""
-        gw = self.namespace("gw")
-        mac = {"eth0": f"02:00:00:00:{subnet:02x}:01", node: f"02:00:00:00:{subnet:02x}:fe"}
+    def _set_ip_up(self, node: str) -> None:
+        """Only what is asked for crosses a cable: where IPv6 is on, no address comes by itself, none
+        is probed, and no router is looked for."""
+        quiet = {"accept_dad": 0, "dad_transmits": 0, "addr_gen_mode": 1, "router_solicitations": 0,
+                 "accept_ra": 0, "disable_ipv6": 0}  # fmt: skip
+        for key, value in (quiet if self.fabric.ipv == 6 else {"disable_ipv6": 1}).items():
+            for scope in ("all", "default"):
+                self.sysctl(node, f"net/ipv6/conf/{scope}/{key}", value)
+        if node in self.gateways and not self.bridged:
+            forwarding = "ipv6/conf/all/forwarding" if self.fabric.ipv == 6 else "ipv4/ip_forward"
+            self.sysctl(node, f"net/{forwarding}", 1)
+
+    def _cable(self, node: str, device: str, number: int, gateway: str, port: str) -> dict[str, str]:
+        """A cable from the node's device to the gateway's port; returns the address of each end."""
+        mac = {device: f"02:00:00:00:{number:02x}:01", port: f"02:00:00:00:{number:02x}:fe"}
         self.ip(
             node,
-            f"link add eth0 address {mac['eth0']} type veth peer name {node} "
-            f"address {mac[node]} netns {gw}",
-            "link set eth0 mtu 1500 up",
+            f"link add {device} address {mac[device]} type veth peer name {port} "
+            f"address {mac[port]} netns {self.namespace(gateway)}",
+            f"link set {device} mtu {self.fabric.mtu} up",
         )
-        self.ip("gw", f"link set {node} mtu 1500 up")
-        self._keep_order(node, "eth0")
-        self._keep_order("gw", node)
-        if self.bridged:
-            return
+        self.ip(gateway, f"link set {port} mtu {self.fabric.mtu} up")
+        self._keep_order(node, device)
+        self._keep_order(gateway, port)
+        return mac
+
+    def _connect(self, node: str, number: int) -> None:
+        self._cable(node, "eth0", number, self.gateway_of(node), node)
+
+    def _set_subnet(self, node: str, device: str, own: str, other: str, other_mac: str) -> None:
+        """Address one end of a cable, and tell it of the other, so that it never needs to ask."""
+        bits, nodad = (64, " nodad") if self.fabric.ipv == 6 else (24, "")
         self.ip(
             node,
-            f"addr add 10.0.{subnet}.1/24 dev eth0",
-            f"neigh add 10.0.{subnet}.254 lladdr {mac[node]} nud permanent dev eth0",
-            f"route add default via 10.0.{subnet}.254",
+            f"addr add {own}/{bits} dev {device}{nodad}",
+            f"neigh add {other} lladdr {other_mac} nud permanent dev {device}",
         )
-        self.ip(
-            "gw",
-            f"addr add 10.0.{subnet}.254/24 dev {node}",
-            f"neigh add 10.0.{subnet}.1 lladdr {mac['eth0']} nud permanent dev {node}",
-        )
+
+    def _route(self, node: str, number: int) -> None:
+        """A subnet for each cable, in which the gateway is the way to all others."""
+        own, gateway = self._address(number, 1), self._address(number, 254)
+        mac = f"02:00:00:00:{number:02x}"
+        self._set_subnet(node, "eth0", own, gateway, f"{mac}:fe")
+        self._set_subnet(self.gateway_of(node), node, gateway, own, f"{mac}:01")
+        self.ip(node, f"route add default via {gateway}")
+
+    def _connect_gateways(self) -> None:
+        number = 200
+        mac = self._cable("gw2", "gw", number, "gw", "gw2")
+        first, second = self._address(number, 254), self._address(number, 1)
+        self._set_subnet("gw", "gw2", first, second, mac["gw"])
+        self._set_subnet("gw2", "gw", second, first, mac["gw2"])
+        self.ip("gw", f"route add default via {second}")
+        self.ip("gw2", f"route add default via {first}")
 
     def _bridge(self, node: str, own: int) -> None:
         """Put the cable into br0: all hosts in one subnet, known to each other and to the bridge."""
-        others = [number for number in self.numbers.values() if number != own]
+        bits, nodad = (32, " nodad") if self.fabric.ipv == 6 else (16, "")
         neighbours = [
-            f"neigh add 10.0.{n}.1 lladdr 02:00:00:00:{n:02x}:01 nud permanent dev eth0" for n in others
+            f"neigh add {self._address(n, 1)} lladdr 02:00:00:00:{n:02x}:01 nud permanent dev eth0"
+            for n in self.numbers.values()
+            if n != own
         ]
-        self.ip(node, f"addr add 10.0.{own}.1/16 dev eth0", *neighbours)
+        self.ip(node, f"addr add {self._address(own, 1)}/{bits} dev eth0{nodad}", *neighbours)
         self.ip("gw", f"link set {node} master br0")
         self.run("gw", "bridge", "fdb", "add", f"02:00:00:00:{own:02x}:01", "dev", node, "master", "static")
 
@@ -366,19 +533,27 @@ class Lab:
 
     def shape_plain(self) -> None:
         """The same rates and buffers as with quench, from the kernel's own queues alone."""
-        self.tc("gw", *shaper("r1", BOTTLENECK_BPS, self.buffer_bytes))
+        quantum = self.fabric.frame_bytes_max
+        for gateway, port in self.bottlenecks():
+            self.tc(gateway, *shaper(port, BOTTLENECK_BPS, self.buffer_bytes, quantum))
         for host in self.hosts:
-            self.tc(host, *shaper("eth0", self.host_bps, HOST_BUFFER_BYTES))
+            self.tc(host, *shaper("eth0", self.host_bps, HOST_BUFFER_BYTES, quantum))
 
     # With quench
 
     def default_ports(self, node: str) -> list[Port]:
-        if node == "r1":
+        if node in self.receivers:
             return [Port("eth0", "host", RETURN_BPS)]
-        if node != "gw":
+        if node in self.hosts:
             return [Port("eth0", "host", self.host_bps)]
-        towards_hosts = [Port(host, "gateway", RETURN_BPS) for host in self.hosts]
-        return [Port("r1", "gateway", BOTTLENECK_BPS), *towards_hosts]
+        bottleneck = dict(self.bottlenecks())[node]
+        others = [n for n in self.numbers if self.gateway_of(n) == node and n != bottleneck]
+        others += [gateway for gateway in self.gateways if gateway not in (node, bottleneck)]
+        keys = "notify: true" if self.fabric.notify else ""
+        return [
+            Port(bottleneck, "gateway", BOTTLENECK_BPS, keys),
+            *[Port(other, "gateway", RETURN_BPS) for other in others],
+        ]
 
     def write_policy(self, node: str, ports: list[Port]) -> Path:
         path = self.directory / f"{node}.yaml"
@@ -415,6 +590,8 @@ class Lab:
 
     def start_quench(self, **ports: list[Port]) -> None:
         """An agent in every node; one with an empty list of ports gets none."""
+        if self.fabric.notify:
+            ports = {**{receiver: [] for receiver in self.receivers}, **ports}
         nodes = [node for node in self.nodes if ports.get(node) != []]
         for node in nodes:
             self.start_agent(node, ports.get(node))
@@ -464,36 +641,105 @@ class Lab:
         after = self.state()
         return [what for what in before if before[what] != after[what]]
 
-    def start_listener(self, *options: object) -> Job:
-        return self.start("r1", "listen", RCPEER, "listen", "-d", "eth0", *options)
+    def start_listener(self, *options: object, node: str = "r1") -> Job:
+        return self.start(node, f"listen-{node}", RCPEER, "listen", "-d", "eth0", *options)
 
     def start_sender(self, host: str, seconds: float, qpn_base: int, *options: object) -> Job:
         return self.start(
-            host, f"send-{host}", RCPEER, "send", "-d", "eth0", "-c", RECEIVER_ADDRESS,
+            host, f"send-{host}", RCPEER, "send", "-d", "eth0", "-c", self.address(self.path_of(host)[1]),
             "--qpn-base", qpn_base, "--duration", seconds, "--progress", *options,
         )  # fmt: skip
 
     def start_traffic(
-        self, seconds: float, message_bytes: int = 65536, mtu: int = 1024,
+        self, seconds: float, message_bytes: int = 65536, mtu: Optional[int] = None,
         hosts: Optional[list[str]] = None, options: tuple = (),
     ) -> Traffic:  # fmt: skip
         """Connect one QP from each host, all to send from the same full second on."""
-        listener = self.start_listener()
+        listeners = [self.start_listener(node=receiver) for receiver in self.receivers]
         start_epoch = math.ceil(time.time() + 1)
         senders = [
             self.start_sender(
                 host, seconds, 0x10000 + 0x100 * self.numbers[host], "--message", message_bytes,
-                "--mtu", mtu, "--start-at", start_epoch, *options,
+                "--mtu", mtu or self.fabric.path_mtu, "--start-at", start_epoch, *options,
             )
             for host in hosts or self.hosts
         ]  # fmt: skip
-        return Traffic(listener, senders, start_epoch, seconds)
+        return Traffic(listeners, senders, start_epoch, seconds)
+
+    def start_noise(self, seconds: float) -> list[Job]:
+        """TCP from the first sender and plain UDP from the last to r1, whose sink comes first."""
+        sink = self.start("r1", "sink", RCPEER, "sink")
+        noises = (("tcp", self.hosts[0], ["--tcp"]), ("udp", self.hosts[-1], ["--udp", SINK_UDP_MBIT]))
+        return [sink] + [
+            self.start(
+                host, f"noise-{kind}", RCPEER, "noise", "-c", self.address("r1"),
+                "--duration", seconds, *options,
+            )
+            for kind, host, options in noises
+        ]  # fmt: skip
 
 
-def lab_policy(buffer_bytes: int) -> str:
+def roce_frame_bytes_max(mtu: int) -> int:
+    """The longest frame of RoCE with two tags: it uses no more of an MTU than its own largest."""
+    return min(mtu, ROCE_MTU_MAX) + ETHERNET_BYTES_MAX
+
+
+def lab_policy(fabric: Fabric) -> str:
     """policies/lab.yaml without its ports, which are its last section, and with the lab's buffer."""
     text = re.sub(r"^ports:.*\Z", "", POLICY.read_text(), flags=re.M | re.S)
-    return policy_with(text, limit=f"{buffer_bytes // 1024}KiB")
+    text = policy_with(text, limit=f"{fabric.buffer_bytes // 1024}KiB")
+    return scaled_policy(text, BOTTLENECK_BPS, fabric.senders, fabric.mtu)
+
+
+def scaled_policy(text: str, bottleneck_bps: int, senders: int, mtu: int) -> str:
+    """The policy of lab.yaml for another bottleneck, number of senders and MTU, by the rule that
+    stands there: sizes keep their length in time and in frames, times that of the queue, rates
+    their share."""
+    speed = bottleneck_bps / BOTTLENECK_BPS
+    size = max(speed, roce_frame_bytes_max(mtu) / FRAME_BYTES_MAX)
+    wait = size / speed
+    crowd = min(1.0, Fabric.senders / senders)
+    factors = {
+        "kmin": size, "kmax": size,
+        "interval": wait, "increase_timer": wait, "alpha_timer": wait,
+        "additive_rate": speed * crowd,
+    }  # fmt: skip
+    for key, factor in factors.items():
+        text = policy_scaled(text, key, factor)
+    frame_kbit = math.ceil(roce_frame_bytes_max(mtu) * 8 / MIN_RATE_FRAME_S / 1000)
+    share_kbit = round(policy_number(text, "min_rate") * speed / 1000)
+    if max(frame_kbit, share_kbit) * 1000 != policy_number(text, "min_rate"):
+        text = policy_with(text, min_rate=f"{max(frame_kbit, share_kbit)}kbit")
+    return text
+
+
+# A multiple of the unit that a scaled number is written in, which has no fractions.
+UNITS = {
+    "B": ("B", 1), "KB": ("B", 1000), "KiB": ("B", 1024), "MiB": ("B", 1024**2),
+    "ns": ("ns", 1), "us": ("ns", 1000), "ms": ("ns", 10**6), "s": ("ns", 10**9),
+    "kbit": ("kbit", 1), "Mbit": ("kbit", 1000), "Gbit": ("kbit", 10**6),
+}  # fmt: skip
+
+
+def policy_value(text: str, key: str) -> tuple[float, str]:
+    """A number of the policy and its unit."""
+    found = re.findall(rf"^ +{key}: *([\d.]+)([A-Za-z]+)\b", text, flags=re.M)
+    if len(found) != 1 or found[0][1] not in UNITS:
+        raise LabError(f"the policy has no single {key} with a known unit")
+    return float(found[0][0]), found[0][1]
+
+
+def policy_number(text: str, key: str) -> int:
+    """The same in bytes, nanoseconds or bit/s."""
+    number, unit = policy_value(text, key)
+    base, times = UNITS[unit]
+    return round(number * times * (1000 if base == "kbit" else 1))
+
+
+def policy_scaled(text: str, key: str, factor: float) -> str:
+    number, unit = policy_value(text, key)
+    base, times = UNITS[unit]
+    return text if factor == 1 else policy_with(text, **{key: f"{round(number * times * factor)}{base}"})
 
 
 def policy_with(text: str, **values: object) -> str:
@@ -505,13 +751,13 @@ def policy_with(text: str, **values: object) -> str:
     return text
 
 
-def shaper(device: str, rate_bps: int, buffer_bytes: int) -> list[str]:
+def shaper(device: str, rate_bps: int, buffer_bytes: int, quantum: int = FRAME_BYTES_MAX) -> list[str]:
     """An HTB of one class with a bfifo, as lines for tc. A burst is what 1 ms sends."""
     burst = rate_bps // 8 // 1000
     return [
         f"qdisc add dev {device} root handle 1: htb default 1",
         f"class add dev {device} parent 1: classid 1:1 htb rate {rate_bps}bit ceil {rate_bps}bit "
-        f"burst {burst}b cburst {burst}b quantum {FRAME_BYTES_MAX}",
+        f"burst {burst}b cburst {burst}b quantum {quantum}",
         f"qdisc add dev {device} parent 1:1 handle 10: bfifo limit {buffer_bytes}",
     ]
 
@@ -540,7 +786,7 @@ def owner_of(name: str) -> Optional[int]:
 
 def namespaces_of(name: str) -> list[str]:
     names = [line.split()[0] for line in run("ip", "netns", "list").splitlines() if line.strip()]
-    return [n for n in names if re.fullmatch(re.escape(name) + r"-(gw|r1|h\d+)", n)]
+    return [n for n in names if re.fullmatch(re.escape(name) + r"-(gw2?|r[12]|h\d+)", n)]
 
 
 def processes_of(name: str) -> list[int]:
@@ -688,7 +934,7 @@ def guide(lab: Lab) -> str:
 
 def up(args: argparse.Namespace) -> int:
     """Keep a lab up until a signal comes."""
-    with Lab(senders=args.senders, name=args.name) as lab:
+    with Lab(name=args.name, **asdict(fabric_of(args))) as lab:
         if args.plain:
             lab.shape_plain()
         else:
@@ -731,7 +977,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     p = commands.add_parser("up", help="make a lab and keep it until a signal comes")
     p.add_argument("--name", help="default: LAB from the environment, else q and the pid")
-    p.add_argument("--senders", type=int, default=4)
+    add_fabric_options(p)
     p.add_argument("--plain", action="store_true", help="the kernel's queues, no quench")
     p.add_argument("--traffic", action="store_true", help="and traffic, again and again")
     p.set_defaults(call=up)
