@@ -253,10 +253,12 @@ def prometheus_program(name: str) -> Path:
     path = PROMETHEUS / "root/usr/bin" / name
     if not path.exists():
         PROMETHEUS.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(["apt-get", "download", "-qq", "prometheus"], cwd=PROMETHEUS,
-                              capture_output=True, text=True)  # fmt: skip
-        packages = sorted(PROMETHEUS.glob("prometheus_*.deb"))
-        if done.returncode or not packages:
+        for command in (["download", "-qq", "prometheus"], ["update", "-qq"]) * 2:
+            done = subprocess.run(["apt-get", *command], cwd=PROMETHEUS, capture_output=True, text=True)
+            packages = sorted(PROMETHEUS.glob("prometheus_*.deb"))
+            if packages:
+                break  # else the lists of packages may be old
+        if not packages:
             raise LabError(f"apt-get download prometheus: {done.stderr.strip()}")
         run("dpkg", "-x", packages[-1], PROMETHEUS / "root")
     return path
