@@ -22,11 +22,19 @@ static inline __attribute__((always_inline)) struct event *event_new(__u32 type,
 	return e;
 }
 
+/* CNPs come in storms and again; what makes a pair comes once: half of the ring is kept for that.
+ */
 static inline __attribute__((always_inline)) void event_send_cnp(
 	const struct flow_key *data, const struct port_conf *port, struct port_stats *stats)
 {
-	struct event *e = event_new(EVENT_CNP, data, port, stats);
+	struct event *e;
 
+	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >
+		bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2) {
+		stats->ring_drops++;
+		return;
+	}
+	e = event_new(EVENT_CNP, data, port, stats);
 	if (e)
 		bpf_ringbuf_submit(e, 0);
 }

@@ -55,10 +55,8 @@ static inline __attribute__((always_inline)) void report_gone(void)
 	if (!shared || __sync_val_compare_and_swap(&shared->qdisc_gone, 0, 1))
 		return;
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
-	if (!e) {
-		shared->qdisc_gone = 0; /* the next one tells */
-		return;
-	}
+	if (!e)
+		return; /* the flag stays up, and the agent looks at it now and then */
 	__builtin_memset(e, 0, sizeof(*e));
 	e->type = EVENT_QDISC_GONE;
 	bpf_ringbuf_submit(e, 0);
@@ -74,6 +72,8 @@ int BPF_PROG(quench_qdisc_destroy, struct Qdisc *qdisc)
 	if (!port)
 		return 0;
 	look_again(port);
+	if (qdisc->handle == TREE_HANDLE(TREE_ROOT))
+		port->flags &= ~PORT_ARMED; /* with it went the sink that stops a stray clone */
 	report_gone();
 	return 0;
 }

@@ -36,6 +36,7 @@ struct dataplane {
 	struct {
 		int fd;
 		int ifindex; /* 0: of no interface */
+		const char *what;
 	} links[LINKS_MAX];
 	size_t links_count;
 	struct qp_class *qp_classes;
@@ -123,13 +124,14 @@ static void link_path(const struct dataplane *dp, const char *what, int ifindex,
 	snprintf(path, LINK_PATH_MAX, "%s/link_%s_%d", dp->pin_dir, what, ifindex);
 }
 
-static int keep_link(struct dataplane *dp, int fd, int ifindex, struct qerr *err)
+static int keep_link(struct dataplane *dp, int fd, const char *what, int ifindex, struct qerr *err)
 {
 	if (dp->links_count >= LINKS_MAX) {
 		close(fd);
 		return qerr_set(err, -ENOSPC, "too many attachments");
 	}
 	dp->links[dp->links_count].fd = fd;
+	dp->links[dp->links_count].what = what;
 	dp->links[dp->links_count++].ifindex = ifindex;
 	return 0;
 }
@@ -147,7 +149,24 @@ static int pin_link(struct dataplane *dp, int fd, const char *what, int ifindex,
 		close(fd);
 		return qerr_set(err, code, "cannot pin %s: %s", path, strerror(-code));
 	}
-	return keep_link(dp, fd, ifindex, err);
+	return keep_link(dp, fd, what, ifindex, err);
+}
+
+/* Is the link's program still where it was attached? Every kind of ours says ifindex first. */
+static bool link_is_alive(int fd, int ifindex)
+{
+	struct bpf_link_info info = {};
+	__u32 len = sizeof(info);
+
+	return !bpf_obj_get_info_by_fd(fd, &info, &len) && (int)info.xdp.ifindex == ifindex;
+}
+
+static bool has_link(const struct dataplane *dp, const char *what, int ifindex)
+{
+	for (size_t i = 0; i < dp->links_count; i++)
+		if (dp->links[i].ifindex == ifindex && !strcmp(dp->links[i].what, what))
+			return true;
+	return false;
 }
 
 /* Put our program into the link that an earlier agent pinned, if it is there and alive. */
@@ -157,6 +176,8 @@ static bool adopt_link(
 	char path[LINK_PATH_MAX];
 	int fd;
 
+	if (has_link(dp, what, ifindex))
+		return true;
 	link_path(dp, what, ifindex, path);
 	fd = bpf_obj_get(path);
 	if (fd < 0)
@@ -166,7 +187,7 @@ static bool adopt_link(
 		unlink(path);
 		return false;
 	}
-	return !keep_link(dp, fd, ifindex, NULL);
+	return !keep_link(dp, fd, what, ifindex, NULL);
 }
 
 /* Give each map its place in pin_dir: libbpf takes over what is pinned there, and pins the rest. */
@@ -492,6 +513,26 @@ void dataplane_each_pair(const struct dataplane *dp, dataplane_pair_fn fn, void 
 	while (next_key(fd, &key, &started))
 		if (!bpf_map_lookup_elem(fd, &key, &pair))
 			fn(arg, &key, &pair);
+}
+
+bool dataplane_drop_dead_hooks(struct dataplane *dp, int ifindex)
+{
+	char path[LINK_PATH_MAX];
+	size_t kept = 0;
+	bool dead = false;
+
+	for (size_t i = 0; i < dp->links_count; i++) {
+		if (dp->links[i].ifindex != ifindex || link_is_alive(dp->links[i].fd, ifindex)) {
+			dp->links[kept++] = dp->links[i];
+			continue;
+		}
+		link_path(dp, dp->links[i].what, ifindex, path);
+		unlink(path);
+		close(dp->links[i].fd);
+		dead = true;
+	}
+	dp->links_count = kept;
+	return dead;
 }
 
 void dataplane_forget_port(struct dataplane *dp, int ifindex)

@@ -66,6 +66,12 @@ int dataplane_set_conf(struct dataplane *dp, const struct conf *conf, struct qer
 int dataplane_set_port(
 	struct dataplane *dp, int ifindex, const struct port_conf *port, struct qerr *err);
 
+/*
+ * Forget hooks of the interface that somebody detached; true if there were any. The attach
+ * functions then attach those again and leave the others as they are.
+ */
+bool dataplane_drop_dead_hooks(struct dataplane *dp, int ifindex);
+
 /* The interface is gone: forget it and what was attached to it. */
 void dataplane_forget_port(struct dataplane *dp, int ifindex);
 

@@ -294,12 +294,11 @@ static void check_ports(struct engine *engine)
 	pthread_mutex_unlock(&engine->nl_lock);
 }
 
-/* Without its filter a port queues everything as best effort, and nothing else tells. */
-static void check_filters(struct engine *engine)
+static void look_over_ports(struct engine *engine)
 {
 	pthread_mutex_lock(&engine->nl_lock);
 	for (size_t i = 0; i < engine->ports_count; i++)
-		port_check_filter(engine, &engine->ports[i]);
+		port_look_over(engine, &engine->ports[i]);
 	pthread_mutex_unlock(&engine->nl_lock);
 }
 
@@ -373,7 +372,7 @@ static void serve(struct engine *engine)
 		}
 		replace_guardian(engine, now);
 		if (now >= age_ns) {
-			check_filters(engine);
+			look_over_ports(engine);
 			age_ns = now + AGE_EVERY_MS * MS_NS;
 			age_flows(engine, now);
 		}

@@ -416,6 +416,8 @@ static void on_timer(struct fast *fast)
 		return;
 	fast->scan_due_ns = now + fast->scan_ns;
 	fast->calls.beat(fast->calls.arg);
+	if (__atomic_load_n(&fast->counters->qdisc_gone, __ATOMIC_ACQUIRE))
+		fast->calls.qdisc_gone(fast->calls.arg); /* its event may have found no room */
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
 		scan_port(fast, &fast->ports[slot], now);
 }

@@ -246,9 +246,26 @@ static void check_queues(struct engine *engine, struct engine_port *port)
 	if (!engine->policy->repair)
 		return;
 	code = mend_queues(engine, port, false, &missing, &err);
-	if (code || missing)
-		note_result(
-			engine, port, code, &err, "somebody deleted queues of ours; made again");
+	if ((code && !port->queues_bad) || (!code && missing))
+		note_result(engine, port, code, &err,
+			"somebody deleted queues of ours; they are made again");
+	port->queues_bad = code;
+}
+
+/* Hooks that somebody detached are attached again. */
+static void check_hooks(struct engine *engine, struct engine_port *port)
+{
+	const char *name = port->policy->name;
+	int ifindex = port->link.ifindex, code;
+	struct qerr err = {};
+
+	if (!dataplane_drop_dead_hooks(engine->dp, ifindex))
+		return;
+	code = dataplane_attach_xdp(engine->dp, name, ifindex,
+		port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, &err);
+	if (!code && port_has_queues(port))
+		code = dataplane_attach_tc(engine->dp, name, ifindex, port->conf.flags, &err);
+	note_result(engine, port, code, &err, "somebody detached programs of ours; attached again");
 }
 
 /* Index first: a rename is no loss. Then the name: the interface may be another one. */
@@ -290,6 +307,8 @@ void port_check(struct engine *engine, struct engine_port *port, bool queues)
 	if (port->gone || link.ifindex != port->link.ifindex)
 		return welcome_port(engine, port, &link);
 	check_link(engine, port, &link);
+	if (queues)
+		check_hooks(engine, port); /* before queues are, for they arm the port again */
 	if (!port_has_queues(port))
 		return;
 	if (!port->has_tree)
@@ -299,14 +318,27 @@ void port_check(struct engine *engine, struct engine_port *port, bool queues)
 		check_queues(engine, port);
 }
 
-void port_check_filter(struct engine *engine, struct engine_port *port)
+/* With the last filter of a chain goes the chain, and the kernel then says EINVAL. */
+static bool filter_is_missing(struct engine *engine, const struct engine_port *port)
+{
+	int code = tc_filter_bpf_get(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
+		ROOT_FILTER_PREFERENCE, NULL);
+
+	return code == -ENOENT || code == -EINVAL;
+}
+
+void port_look_over(struct engine *engine, struct engine_port *port)
 {
 	struct qerr err = {};
 	int code;
 
-	if (!port->has_tree || !engine->policy->repair ||
-		tc_filter_bpf_get(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
-			ROOT_FILTER_PREFERENCE, NULL) != -ENOENT)
+	if (port->gone)
+		return;
+	check_hooks(engine, port);
+	if (port->queues_bad)
+		check_queues(engine, port);
+	if (!port->has_tree || port->queues_bad || !engine->policy->repair ||
+		!filter_is_missing(engine, port))
 		return;
 	code = add_filter(engine, port, true, &err);
 	note_result(engine, port, code, &err, "somebody deleted our filter; made again");

@@ -25,8 +25,9 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
  */
 void port_check(struct engine *engine, struct engine_port *port, bool queues);
 
-/* The same for the filter on the root qdisc alone. */
-void port_check_filter(struct engine *engine, struct engine_port *port);
+/* What the kernel tells nobody of: detached hooks, a deleted filter, a foreign root that has gone.
+ */
+void port_look_over(struct engine *engine, struct engine_port *port);
 
 /* No more clones; QPs keep their leaves until the queues are gone, so that none overtakes itself.
  */

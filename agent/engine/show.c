@@ -10,10 +10,17 @@
 #include "netlink/tc.h"
 #include "observe/snapshot.h"
 
+/* A tree that was made anew counts from 0; the sum does not. */
+static void sum_drops(struct engine_port *port, uint32_t tree_drops)
+{
+	port->drops += tree_drops >= port->tree_drops ? tree_drops - port->tree_drops : tree_drops;
+	port->tree_drops = tree_drops;
+}
+
 static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port *out)
 {
 	const struct fast_gauges *gauges = fast_gauges(engine->fast);
-	const struct engine_port *port = &engine->ports[i];
+	struct engine_port *port = &engine->ports[i];
 	struct tc_qdisc_stats stats;
 
 	memcpy(out->name, port->link.name, sizeof(out->name));
@@ -34,7 +41,8 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 			    NULL))
 			out->occupancy_bytes[c] = stats.backlog_bytes;
 	if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT), &stats, NULL))
-		out->queue_drops = stats.drops;
+		sum_drops(port, stats.drops);
+	out->queue_drops = port->drops;
 }
 
 static struct snapshot *take_snapshot(struct engine *engine)

@@ -25,7 +25,10 @@ struct engine_port {
 	struct tree_spec spec;
 	struct dcqcn_params dcqcn;
 	enum xdp_mode xdp;
-	bool failed;  /* setting it up again failed; said once */
+	uint64_t drops;	     /* of our qdiscs, those of earlier trees included */
+	uint32_t tree_drops; /* of them, this tree's */
+	bool queues_bad;     /* could not be mended; tried again now and then */
+	bool failed;	     /* setting it up again failed; said once */
 	bool claimed; /* XDP is ours, so nobody else's queues are there: in the saved state */
 	bool has_tree;
 	bool gone; /* the interface is not there at the moment */
