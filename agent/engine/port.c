@@ -246,9 +246,13 @@ static void check_queues(struct engine *engine, struct engine_port *port)
 	if (!engine->policy->repair)
 		return;
 	code = mend_queues(engine, port, false, &missing, &err);
-	if ((code && !port->queues_bad) || (!code && missing))
-		note_result(engine, port, code, &err,
-			"somebody deleted queues of ours; they are made again");
+	if (code && !port->queues_bad)
+		events_note(&engine->events,
+			"port %s: somebody deleted queues of ours; they cannot be made again: %s",
+			port->policy->name, err.text);
+	if (!code && missing)
+		events_note(&engine->events, "port %s: somebody deleted queues of ours; made again",
+			port->policy->name);
 	port->queues_bad = code;
 }
 
