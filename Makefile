@@ -84,9 +84,20 @@ check: deps    ## every test, the user-space ones with sanitizers too; needs roo
 
 san-unit: $(UNIT)
 
-demo: deps    ## four senders into one port, without and with quench (KEEP=1 leaves it running)
+# SENDERS=16, IPV=6, MTU=4200, GATEWAYS=2, SECONDS=20; BRIDGED=1, NOTIFY=1, NOISE=1, KEEP=1
+VALUES  := SENDERS IPV MTU GATEWAYS SECONDS
+FLAGS   := BRIDGED NOTIFY NOISE KEEP
+lower    = $(shell echo $(1) | tr A-Z a-z)
+VARIANT  = $(foreach v,$(VALUES),$(if $($v),--$(call lower,$v) $($v))) \
+           $(foreach v,$(FLAGS),$(if $(filter-out 0,$($v)),--$(call lower,$v)))
+
+demo: deps    ## four senders into one port, without and with quench; variants: SENDERS=16 IPV=6 ...
 	@$(MAKE) --no-print-directory all
-	@tests/lab/demo.py $(if $(KEEP),--keep)
+	@tests/lab/demo.py $(VARIANT)
+
+demo-all: deps    ## the demo and all its variants in one table, build/demo-all.md
+	@$(MAKE) --no-print-directory all
+	@tests/lab/demo_all.py
 
 deps: | $(BUILD)/deps
 
@@ -106,6 +117,6 @@ help:    ## this list
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit prog check san-unit demo deps help clean
+.PHONY: all unit prog check san-unit demo demo-all deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

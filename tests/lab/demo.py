@@ -254,7 +254,7 @@ def agent_results(lab: Lab) -> dict:
     dropped = total(lab.nodes, "drops") - total(lab.nodes, "drops", reason="pause_consumed")
     return {
         "ce_marked": total(lab.gateways, "ce_marked"),
-        "ce_marked_by": {gateway: total([gateway], "ce_marked") for gateway in lab.gateways},
+        "ce_marked_least": min(total([gateway], "ce_marked") for gateway in lab.gateways),
         "cnp_sent_total": total([*lab.receivers, *lab.gateways], "cnp_sent"),
         "cnp_received_total": total(lab.hosts, "cnp_received"),
         "program_drops": dropped,
@@ -352,8 +352,16 @@ class ClassQueue(threading.Thread):
 class Noise:
     """TCP and plain UDP beside RoCE, and RoCE's own queue."""
 
+    UDP_BYTES = 1400  # rcpeer's datagrams
+
     def __init__(self, lab: Lab, traffic: Traffic):
         self.traffic = traffic
+        ip_bytes = {4: 20, 6: 40}[lab.fabric.ipv]
+        segment_bytes = lab.fabric.mtu - ip_bytes - 20 - 12  # with time stamps
+        self.wire_share = {  # bytes that HTB counts for each of payload
+            "tcp": (14 + lab.fabric.mtu) / segment_bytes,
+            "udp": (14 + ip_bytes + 8 + self.UDP_BYTES) / self.UDP_BYTES,
+        }
         self.sink, *self.senders = lab.start_noise(traffic.seconds + traffic.start_epoch - time.time())
         self.queue = ClassQueue(lab) if "gw" in lab.agents else None
         if self.queue:
@@ -368,11 +376,11 @@ class Noise:
         self.sink.stop()
         sunk = self.sink.report()
         start, end = self.traffic.start_epoch, self.traffic.start_epoch + self.traffic.seconds
-        mbit = {
-            f"{kind}_mbit": received_bytes(sunk[kind], start, end) * 8e-6 / self.traffic.seconds
-            for kind in ("tcp", "udp")
+        bps = {
+            kind: received_bytes(sunk[kind], start, end) * 8 / self.traffic.seconds for kind in self.wire_share
         }
-        return mbit, queue
+        beside = sum(bps[kind] * share for kind, share in self.wire_share.items()) / BOTTLENECK_BPS
+        return {"beside_share": beside, **{f"{kind}_bps": value for kind, value in bps.items()}}, queue
 
 
 # Showing
@@ -469,10 +477,13 @@ def measure(lab: Lab, seconds: float, say: Callable[[str], None]) -> dict:
     after = Losses(lab)
     captures.finish()
     ends = traffic_results(lab, traffic)
+    roce_share = ends["goodput_share"]
     return {
         **loss_results(lab, before, after, ends),
         **ends,
         **beside,
+        "roce_share": roce_share,
+        "goodput_share": roce_share + beside.get("beside_share", 0),
         **queue_results(lab, reports),
         "kmax_bytes": policy_number(lab.base_policy, "kmax"),
         **agent,
@@ -555,6 +566,8 @@ ROWS = (
     Row("latency_p50_us", "64 KiB message, median", "ms", 1e-3, 1),
     Row("latency_p99_us", "64 KiB message, 99th percentile", "ms", 1e-3, 1),
     Row("ce_marked", "marked CE", "packets"),
+    Row("ce_marked_least", "marked CE, by the gateway that marks least", "packets",
+        promise=positive("ce_marked_least"), promise_text="> 0", shown=False),
     Row("cnps", "CNPs on the wire", "", promise=positive("cnps"), promise_text="> 0"),
     Row("cnps_bad_icrc", "CNPs with a bad ICRC", "", promise=zero("cnps_bad_icrc"), promise_text="0"),
     Row("cnps_bad", "CNPs bad in any way", "", promise=zero("cnps_bad"), promise_text="0"),
@@ -599,12 +612,18 @@ def faults(plain: dict, quenched: list[dict]) -> list[str]:
     """Every promise that was broken, and everything that the plain run failed to show."""
     found = [f"plain: {row.label}: none seen" for row in ROWS if row.foil and not row.foil(plain)]
     for number, result in enumerate(quenched, 1):
-        for row in ROWS:
-            if row.promise and not row.promise(result):
-                text = f"{cell(row, result)} {row.unit}".strip()
-                found.append(f"quench run {number}: {row.label}: {text}, promised {row.promise_text}")
-        found += [f"quench run {number}: {text}" for text in result["cnp_faults"]]
+        found += [f"quench run {number}: {text}" for text in broken_promises(result)]
     return found
+
+
+def broken_promises(result: dict) -> list[str]:
+    """What a run with quench did not keep."""
+    broken = [
+        f"{row.label}: {cell(row, result)} {row.unit}".strip() + f", promised {row.promise_text}"
+        for row in ROWS
+        if row.promise and not row.promise(result)
+    ]
+    return broken + result["cnp_faults"]
 
 
 # The command

@@ -46,9 +46,10 @@ ROCE_MTU_MAX = 4200  # holds the largest path MTU, 4096, with all headers over I
 PATH_MTUS = (4096, 2048, 1024, 512, 256)
 PATH_HEADER_BYTES_MAX = 40 + 8 + 12 + 16 + 4  # IPv6, UDP, BTH, RETH, ICRC
 RECEIVER_ADDRESS = "10.0.100.1"
-SINK_UDP_MBIT = 10  # that others send beside RoCE, and TCP as fast as it goes
+NOISE_UDP_MBIT = 10  # that others send beside RoCE, and TCP as fast as it goes
 METRICS_PORT = 9842  # of lab.yaml's observe.listen; each namespace has a loopback of its own
 
+KMIN_FRAMES = 10  # of the longest, at least
 MIN_RATE_FRAME_S = 0.010  # a QP that is slowed to the end sends a frame within this time
 
 READY_S = 30
@@ -669,7 +670,7 @@ class Lab:
     def start_noise(self, seconds: float) -> list[Job]:
         """TCP from the first sender and plain UDP from the last to r1, whose sink comes first."""
         sink = self.start("r1", "sink", RCPEER, "sink")
-        noises = (("tcp", self.hosts[0], ["--tcp"]), ("udp", self.hosts[-1], ["--udp", SINK_UDP_MBIT]))
+        noises = (("tcp", self.hosts[0], ["--tcp"]), ("udp", self.hosts[-1], ["--udp", NOISE_UDP_MBIT]))
         return [sink] + [
             self.start(
                 host, f"noise-{kind}", RCPEER, "noise", "-c", self.address("r1"),
@@ -688,32 +689,31 @@ def lab_policy(fabric: Fabric) -> str:
     """policies/lab.yaml without its ports, which are its last section, and with the lab's buffer."""
     text = re.sub(r"^ports:.*\Z", "", POLICY.read_text(), flags=re.M | re.S)
     text = policy_with(text, limit=f"{fabric.buffer_bytes // 1024}KiB")
-    return scaled_policy(text, BOTTLENECK_BPS, fabric.senders, fabric.mtu)
+    return scaled_policy(text, BOTTLENECK_BPS, fabric.senders, fabric.mtu, fabric.gateways)
 
 
-def scaled_policy(text: str, bottleneck_bps: int, senders: int, mtu: int) -> str:
-    """The policy of lab.yaml for another bottleneck, number of senders and MTU, by the rule that
-    stands there: sizes keep their length in time and in frames, times that of the queue, rates
-    their share."""
+def scaled_policy(text: str, bottleneck_bps: int, senders: int, mtu: int, in_a_row: int = 1) -> str:
+    """The policy of lab.yaml for another bottleneck, number of senders, MTU, and number of
+    bottlenecks in a row, by the rule that stands there."""
     speed = bottleneck_bps / BOTTLENECK_BPS
-    size = max(speed, roce_frame_bytes_max(mtu) / FRAME_BYTES_MAX)
+    frame_bytes = roce_frame_bytes_max(mtu)
+    size = max(speed, KMIN_FRAMES * frame_bytes / policy_number(text, "kmin"))
     wait = size / speed
-    crowd = min(1.0, Fabric.senders / senders)
     factors = {
         "kmin": size, "kmax": size,
-        "interval": wait, "increase_timer": wait, "alpha_timer": wait,
-        "additive_rate": speed * crowd,
+        "interval": wait * in_a_row, "alpha_timer": wait * in_a_row, "increase_timer": wait,
+        "additive_rate": speed * wait * min(1, Fabric.senders / senders),
+        "min_rate": speed,
     }  # fmt: skip
     for key, factor in factors.items():
         text = policy_scaled(text, key, factor)
-    frame_kbit = math.ceil(roce_frame_bytes_max(mtu) * 8 / MIN_RATE_FRAME_S / 1000)
-    share_kbit = round(policy_number(text, "min_rate") * speed / 1000)
-    if max(frame_kbit, share_kbit) * 1000 != policy_number(text, "min_rate"):
-        text = policy_with(text, min_rate=f"{max(frame_kbit, share_kbit)}kbit")
+    frame_kbit = math.ceil(frame_bytes * 8 / MIN_RATE_FRAME_S / 1000)
+    if policy_number(text, "min_rate") < frame_kbit * 1000:
+        text = policy_with(text, min_rate=f"{frame_kbit}kbit")
     return text
 
 
-# A multiple of the unit that a scaled number is written in, which has no fractions.
+# What a scaled number is written in, without fractions, and how many of that a unit is.
 UNITS = {
     "B": ("B", 1), "KB": ("B", 1000), "KiB": ("B", 1024), "MiB": ("B", 1024**2),
     "ns": ("ns", 1), "us": ("ns", 1000), "ms": ("ns", 10**6), "s": ("ns", 10**9),

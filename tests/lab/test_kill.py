@@ -136,7 +136,7 @@ def main() -> int:
         before = demo.Losses(lab)
         opened, _ = storm(lab, args.kills, args.gap)
         after = demo.Losses(lab)
-        results = demo.traffic_results(storm.traffic)
+        results = demo.traffic_results(lab, storm.traffic)
         loss = demo.loss_results(lab, before, after, results)
         starts = sum(lab.metrics(node).total("quench_starts_total") for node in lab.nodes)
         lab.stop_quench()
