@@ -296,7 +296,7 @@ def test_policy_pairs(cases: Cases, lab: Lab) -> None:
     lab.base_policy = base_policy
     listener = lab.start_listener("--qpn-base", listens)
     sender = lab.start_sender("h1", 2, first)
-    traffic = Traffic(listener, [sender], time.time(), 2)
+    traffic = Traffic([listener], [sender], time.time(), 2)
     traffic.finish()
     tables = {node: flow_table(lab, node) for node in ("h1", "gw", "r1")}
     lab.stop_quench()

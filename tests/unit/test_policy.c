@@ -22,7 +22,7 @@
 #define ROCE "name: roce, priority: 3, dscp: [26], kind: lossless, limit: 1MiB"
 
 #define TOP_KEYS   "version, ports, classes, cnp, dcqcn, pairs, observe, flows_max or repair"
-#define PORT_KEYS  "name, role, rate, xdp or notify"
+#define PORT_KEYS  "name, role, rate, xdp, notify or replace_mq"
 #define CLASS_KEYS "name, priority, dscp, pcp, kind, limit or ecn"
 
 static struct policy policy;
