@@ -204,7 +204,7 @@ class Tap:
         self.path.unlink(missing_ok=True)
         self.job = lab.start(
             node, self.name, "tcpdump", "-Z", "root", "-i", device, "-Q", "in", "-w", self.path,
-            "-B", "8192", "-U", "--immediate-mode", *([expression] if expression else []),
+            "-B", "65536", "-U", "--immediate-mode", *([expression] if expression else []),
         )  # fmt: skip
         wait_until(self._listens, 10, f"{self.name} does not capture")
 

@@ -19,7 +19,7 @@ ADDRESS = {"h1": "10.0.1.1", "h2": "10.0.2.1", "r1": RECEIVER_ADDRESS}
 ROOT_QDISC = "qdisc htb 9000: "
 FRAMES_GO_ON = 500  # that many more must leave a port
 LIMIT = "1MiB"  # more than all windows: what is lost here is lost by starting and stopping
-SHORT_LIMIT = "320KiB"  # less than two windows
+SHORT_LIMIT = {"kmin": "10KB", "kmax": "20KB", "limit": "32KiB"}  # a fraction of a window
 # The kernel drops what comes while it replaces a root qdisc: so much of what two hosts can send.
 REPLACED_S = 0.025
 LOST_MAX = int(REPLACED_S * HOST_OVERLOAD * BOTTLENECK_BPS / 8 / 1082)
@@ -114,7 +114,7 @@ def test_stop_under_traffic(cases: Cases, lab: Lab, before: dict) -> None:
         device = "r1" if node == "gw" else "eth0"
         with cases.case(f"agent_{name}_in_{node}_under_traffic_lets_frames_go_on_and_leaves_nothing"):
             lab.start_quench()
-            traffic = flowing_traffic(lab, 3)
+            traffic = flowing_traffic(lab, 8)
             end_agent(lab, node, ending)
             left = [what for what in lab.left_behind(before) if what.startswith(f"{node}:")]
             expect(not left, f"left behind under traffic: {left}")
@@ -144,7 +144,7 @@ def test_kill(cases: Cases, lab: Lab, before: dict) -> None:
         traffic.finish()
         expect_lost(cases, traffic, 0)
 
-    traffic = flowing_traffic(lab, 3)
+    traffic = flowing_traffic(lab, 8)
     with cases.case("release_after_kill_under_traffic_cleans_up_and_frames_go_on"):
         expect_equal(lab.release("h1"), "", "what release said")
         left = [what for what in lab.left_behind(before) if what.startswith("h1:")]
@@ -180,7 +180,7 @@ def test_kill(cases: Cases, lab: Lab, before: dict) -> None:
 
 def test_flows(cases: Cases, lab: Lab) -> None:
     lab.start_quench()
-    traffic = flowing_traffic(lab, 3)
+    traffic = flowing_traffic(lab, 8)
     during = {node: flow_table(lab, node) for node in lab.nodes}
     limited = [lab.flows(host) for host in lab.hosts]
     traffic.finish()
@@ -223,7 +223,7 @@ def test_flows(cases: Cases, lab: Lab) -> None:
 def test_flows_of_loss(cases: Cases, lab: Lab) -> None:
     """Nobody sends CNPs and the queue is too short. All that was sent still passes hosts and gw."""
     base_policy = lab.base_policy
-    lab.base_policy = policy_with(base_policy, limit=SHORT_LIMIT)
+    lab.base_policy = policy_with(base_policy, **SHORT_LIMIT)
     lab.start_quench(r1=[])
     lab.base_policy = base_policy
     traffic = flowing_traffic(lab, 2)
