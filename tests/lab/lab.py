@@ -46,6 +46,7 @@ ROCE_MTU_MAX = 4200  # holds the largest path MTU, 4096, with all headers over I
 PATH_MTUS = (4096, 2048, 1024, 512, 256)
 PATH_HEADER_BYTES_MAX = 40 + 8 + 12 + 16 + 4  # IPv6, UDP, BTH, RETH, ICRC
 RECEIVER_ADDRESS = "10.0.100.1"
+NOISE_PORT = 5001
 NOISE_UDP_MBIT = 10  # that others send beside RoCE, and TCP as fast as it goes
 METRICS_PORT = 9842  # of lab.yaml's observe.listen; each namespace has a loopback of its own
 
@@ -669,11 +670,13 @@ class Lab:
 
     def start_noise(self, seconds: float) -> list[Job]:
         """TCP from the first sender and plain UDP from the last to r1, whose sink comes first."""
-        sink = self.start("r1", "sink", RCPEER, "sink")
+        sink = self.start("r1", "sink", RCPEER, "sink", "--port", NOISE_PORT)
+        listening = ("ss", f"-{self.fabric.ipv}", "-Hltn", f"sport = :{NOISE_PORT}")
+        wait_until(lambda: self.run("r1", *listening), READY_S, f"{sink.name} does not listen")
         noises = (("tcp", self.hosts[0], ["--tcp"]), ("udp", self.hosts[-1], ["--udp", NOISE_UDP_MBIT]))
         return [sink] + [
             self.start(
-                host, f"noise-{kind}", RCPEER, "noise", "-c", self.address("r1"),
+                host, f"noise-{kind}", RCPEER, "noise", "-c", self.address("r1"), "--port", NOISE_PORT,
                 "--duration", seconds, *options,
             )
             for kind, host, options in noises
