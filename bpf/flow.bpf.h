@@ -22,11 +22,21 @@ static inline __attribute__((always_inline)) void flow_note_psn(
 	flow->psn_known = f->opcode != OP_RC_READ_REQUEST;
 }
 
-static inline __attribute__((always_inline)) void flow_note(
-	struct flow *flow, const struct wire_frame *f, __u32 slot)
+static inline __attribute__((always_inline)) void flow_count(struct flow *flow, __u32 bytes)
 {
-	__sync_fetch_and_add(&flow->packets, 1);
-	__sync_fetch_and_add(&flow->bytes, f->icrc_off + ICRC_BYTES - f->l3_off);
+	if (flow->cpu == bpf_get_smp_processor_id()) {
+		flow->packets++;
+		flow->bytes += bytes;
+	} else {
+		__sync_fetch_and_add(&flow->packets_elsewhere, 1);
+		__sync_fetch_and_add(&flow->bytes_elsewhere, bytes);
+	}
+}
+
+static inline __attribute__((always_inline)) void flow_note(
+	struct flow *flow, const struct wire_frame *f, __u32 slot, __u64 now_ns)
+{
+	flow_count(flow, f->icrc_off + ICRC_BYTES - f->l3_off);
 	if (wire_is_ce(f->tos))
 		__sync_fetch_and_add(&flow->ce, 1);
 	if (wire_is_ack(f->opcode)) {
@@ -35,7 +45,7 @@ static inline __attribute__((always_inline)) void flow_note(
 	} else if (!wire_is_response(f->opcode)) {
 		flow_note_psn(flow, f);
 	}
-	flow->last_ns = bpf_ktime_get_coarse_ns();
+	flow->last_ns = now_ns;
 	flow->slot = slot;
 	flow->l3 = f->l3;
 }

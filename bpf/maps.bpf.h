@@ -17,17 +17,33 @@
 
 MAP struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct conf);
 } conf_map SEC(".maps");
 
 MAP struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SLOTS_MAX);
-	__type(key, __u32); /* ifindex */
+	__type(key, __u32); /* slot */
 	__type(value, struct port_conf);
 } ports SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SLOTS_MAX);
+	__type(key, __u32);   /* ifindex */
+	__type(value, __u32); /* slot */
+} port_slots SEC(".maps");
+
+/* The same at a glance, for most ports: a hash lookup costs more than telling what a frame is. */
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_PLACES);
+	__type(key, __u32); /* port_place(ifindex) */
+	__type(value, struct port_place);
+} port_places SEC(".maps");
 
 MAP struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -122,9 +138,16 @@ static inline __attribute__((always_inline)) struct conf *conf_get(void)
 	return bpf_map_lookup_elem(&conf_map, &zero);
 }
 
+/* The port that is this interface, or NULL. */
 static inline __attribute__((always_inline)) struct port_conf *port_get(__u32 ifindex)
 {
-	return bpf_map_lookup_elem(&ports, &ifindex);
+	__u32 index = port_place(ifindex), *slot;
+	struct port_place *place = bpf_map_lookup_elem(&port_places, &index);
+
+	if (place && place->ifindex == ifindex)
+		return bpf_map_lookup_elem(&ports, &place->slot);
+	slot = bpf_map_lookup_elem(&port_slots, &ifindex);
+	return slot ? bpf_map_lookup_elem(&ports, slot) : NULL;
 }
 
 static inline __attribute__((always_inline)) struct port_stats *stats_get(__u32 slot)

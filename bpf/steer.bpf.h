@@ -71,6 +71,7 @@ static inline __attribute__((always_inline)) struct qp *qp_get(
 
 	if (qp)
 		return qp;
+	fresh.flow.cpu = bpf_get_smp_processor_id();
 	fresh.flow.last_ns = bpf_ktime_get_coarse_ns(); /* not to be aged at once */
 	bpf_map_update_elem(&qps, key, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&qps, key);
@@ -117,7 +118,7 @@ static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *sk
 	}
 	if (qp->leaf != QP_SHARED_LEAF && qp->flow.slot != port->slot)
 		qp->leaf = QP_SHARED_LEAF; /* that leaf is another port's */
-	flow_note(&qp->flow, f, port->slot);
+	flow_note(&qp->flow, f, port->slot, bpf_ktime_get_coarse_ns());
 	if (qp->leaf != QP_SHARED_LEAF) {
 		cls = qp_class_get(port, qp->leaf);
 		if (cls && cls->generation == qp->generation) {

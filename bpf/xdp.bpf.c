@@ -9,19 +9,20 @@
 static inline __attribute__((always_inline)) void on_roce(
 	const struct wire_frame *f, const struct port_conf *port, struct port_stats *stats)
 {
+	struct conf *conf = conf_get();
 	struct flow *flow;
 
 	if (wire_is_ce(f->tos))
 		stats->ce_received++;
 	flow = bpf_map_lookup_elem(&flows, &f->key);
 	if (!flow) {
-		struct flow fresh = {};
+		struct flow fresh = {.cpu = bpf_get_smp_processor_id()};
 
 		bpf_map_update_elem(&flows, &f->key, &fresh, BPF_NOEXIST);
 		flow = bpf_map_lookup_elem(&flows, &f->key);
 	}
-	if (flow)
-		flow_note(flow, f, port->slot);
+	if (flow && conf)
+		flow_note(flow, f, port->slot, conf->now_ns);
 	else
 		stats->flows_full++;
 }

@@ -43,6 +43,7 @@ struct dataplane {
 	uint64_t *qp_free;
 	struct qp_pool *qp_pools;
 	struct agent_counters *counters;
+	struct conf *conf;
 };
 
 /* libbpf speaks only when asked to; what it says last is kept for the error line. */
@@ -238,8 +239,9 @@ static int share_memory(struct dataplane *dp, struct qerr *err)
 	dp->qp_free = map_memory(dp->skel->maps.qp_free);
 	dp->qp_pools = map_memory(dp->skel->maps.qp_pools);
 	dp->counters = map_memory(dp->skel->maps.agent_counters);
-	if (!dp->qp_classes || !dp->qp_free || !dp->qp_pools || !dp->counters)
-		return qerr_set(err, -ENOMEM, "cannot map the QP class pool");
+	dp->conf = map_memory(dp->skel->maps.conf_map);
+	if (!dp->qp_classes || !dp->qp_free || !dp->qp_pools || !dp->counters || !dp->conf)
+		return qerr_set(err, -ENOMEM, "cannot map the memory shared with the programs");
 	return 0;
 }
 
@@ -314,25 +316,35 @@ void dataplane_leave(struct dataplane *dp)
 		unmap_memory(dp->qp_free, dp->skel->maps.qp_free);
 		unmap_memory(dp->qp_pools, dp->skel->maps.qp_pools);
 		unmap_memory(dp->counters, dp->skel->maps.agent_counters);
+		unmap_memory(dp->conf, dp->skel->maps.conf_map);
 		quench_bpf__destroy(dp->skel);
 	}
 	free(dp);
 }
 
-/* Through the map that a dead agent left: no port knows itself any more, so none clones. */
-static void forget_ports(const char *pin_dir)
+static int open_pinned(const char *pin_dir, const char *name)
 {
 	char path[PATH_MAX + 16];
-	__u32 ifindex;
-	int fd;
 
-	snprintf(path, sizeof(path), "%s/ports", pin_dir);
-	fd = bpf_obj_get(path);
-	if (fd < 0)
-		return;
-	while (!bpf_map_get_next_key(fd, NULL, &ifindex) && !bpf_map_delete_elem(fd, &ifindex))
+	snprintf(path, sizeof(path), "%s/%s", pin_dir, name);
+	return bpf_obj_get(path);
+}
+
+/* Through the maps that a dead agent left: no port knows itself any more, so none clones. */
+static void forget_ports(const char *pin_dir)
+{
+	int slots = open_pinned(pin_dir, "port_slots"),
+	    places = open_pinned(pin_dir, "port_places");
+	struct port_place none = {};
+	__u32 ifindex;
+
+	for (__u32 i = 0; i < PORT_PLACES && places >= 0; i++)
+		bpf_map_update_elem(places, &i, &none, BPF_ANY);
+	while (slots >= 0 && !bpf_map_get_next_key(slots, NULL, &ifindex) &&
+		!bpf_map_delete_elem(slots, &ifindex))
 		;
-	close(fd);
+	close(places);
+	close(slots);
 }
 
 int dataplane_unpin(const char *pin_dir, struct qerr *err)
@@ -480,10 +492,33 @@ int dataplane_set_conf(struct dataplane *dp, const struct conf *conf, struct qer
 	return map_set(dp->skel->maps.conf_map, &(__u32){0}, conf, err);
 }
 
+void dataplane_set_now(struct dataplane *dp, uint64_t now_ns)
+{
+	*(volatile __u64 *)&dp->conf->now_ns = now_ns;
+}
+
 int dataplane_set_port(
 	struct dataplane *dp, int ifindex, const struct port_conf *port, struct qerr *err)
 {
-	return map_set(dp->skel->maps.ports, &(__u32){ifindex}, port, err);
+	struct port_place place = {.ifindex = ifindex, .slot = port->slot};
+	__u32 index = port_place(ifindex);
+	int code = map_set(dp->skel->maps.ports, &port->slot, port, err);
+
+	if (!code)
+		code = map_set(dp->skel->maps.port_slots, &place.ifindex, &place.slot, err);
+	return code ? code : map_set(dp->skel->maps.port_places, &index, &place, err);
+}
+
+/* The interface is no port any more; another one may have its place. */
+static void clear_port(struct dataplane *dp, __u32 ifindex)
+{
+	int fd = bpf_map__fd(dp->skel->maps.port_places);
+	struct port_place place, none = {};
+	__u32 index = port_place(ifindex);
+
+	if (!bpf_map_lookup_elem(fd, &index, &place) && place.ifindex == ifindex)
+		bpf_map_update_elem(fd, &index, &none, BPF_ANY);
+	bpf_map_delete_elem(bpf_map__fd(dp->skel->maps.port_slots), &ifindex);
 }
 
 bool dataplane_get_pair(const struct dataplane *dp, const struct flow_key *flow, struct pair *pair)
@@ -541,7 +576,7 @@ void dataplane_forget_port(struct dataplane *dp, int ifindex)
 	char path[LINK_PATH_MAX];
 	size_t kept = 0;
 
-	bpf_map_delete_elem(bpf_map__fd(dp->skel->maps.ports), &(__u32){ifindex});
+	clear_port(dp, ifindex);
 	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++) {
 		link_path(dp, whats[i], ifindex, path);
 		unlink(path);

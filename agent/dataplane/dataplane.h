@@ -63,6 +63,7 @@ int dataplane_root_fd(const struct dataplane *dp);
 
 /* Write the configuration; programs see each map entry change at once. */
 int dataplane_set_conf(struct dataplane *dp, const struct conf *conf, struct qerr *err);
+void dataplane_set_now(struct dataplane *dp, uint64_t now_ns); /* conf.now_ns, which dates flows */
 int dataplane_set_port(
 	struct dataplane *dp, int ifindex, const struct port_conf *port, struct qerr *err);
 

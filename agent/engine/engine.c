@@ -95,6 +95,14 @@ static int look_back(struct engine *engine, struct qerr *err)
 	return 0;
 }
 
+static uint64_t monotonic_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
 static int load_dataplane(struct engine *engine, struct qerr *err)
 {
 	const struct engine_port *last = &engine->ports[engine->ports_count - 1];
@@ -113,6 +121,7 @@ static int load_dataplane(struct engine *engine, struct qerr *err)
 			code = dataplane_open(
 				&engine->dp, &size, engine->instance->pin_dir, false, err);
 	}
+	engine->started_ns = engine->conf.now_ns = monotonic_ns();
 	return code ? code : dataplane_set_conf(engine->dp, &engine->conf, err);
 }
 
@@ -246,14 +255,6 @@ static void announce(const struct engine *engine)
 		engine->instance->name, engine->policy->observe.host, engine->policy->observe.port);
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
-}
-
 /* Without a guardian nobody would open anything for a dead agent: start another, but not in haste.
  */
 static void on_guardian(struct engine *engine)
@@ -304,7 +305,8 @@ static void look_over_ports(struct engine *engine)
 
 static void age_flows(struct engine *engine, uint64_t now)
 {
-	if (now > FLOW_IDLE_NS)
+	dataplane_set_now(engine->dp, now);
+	if (now >= engine->started_ns + FLOW_IDLE_NS) /* while no agent ran, time stood still */
 		dataplane_age(engine->dp, now - FLOW_IDLE_NS);
 }
 

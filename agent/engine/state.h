@@ -39,6 +39,7 @@ struct engine {
 	const struct policy *policy;
 	const char *policy_path;
 	time_t loaded_at;
+	uint64_t started_ns; /* CLOCK_MONOTONIC */
 	struct conf conf;
 	struct engine_port ports[POLICY_PORTS_MAX];
 	size_t ports_count;

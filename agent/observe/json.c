@@ -86,7 +86,7 @@ json_t *snapshot_flow_json(const struct snapshot_flow *f)
 	json_t *doc = json_pack("{s:o, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "src",
 		address_json(f->key.src), "dst", address_json(f->key.dst), "dst_qpn",
 		(json_int_t)f->key.dst_qpn, "pair_source", sources[f->pair.source], "packets",
-		(json_int_t)f->flow.packets, "bytes", (json_int_t)f->flow.bytes, "ce",
+		(json_int_t)flow_packets(&f->flow), "bytes", (json_int_t)flow_bytes(&f->flow), "ce",
 		(json_int_t)f->flow.ce, "cnp", (json_int_t)f->flow.cnp, "nak",
 		(json_int_t)f->flow.nak, "retransmissions", (json_int_t)f->flow.retransmissions,
 		"psn_gaps", (json_int_t)f->flow.psn_gaps);

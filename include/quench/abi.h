@@ -77,6 +77,7 @@ _Static_assert(sizeof(struct class_conf) == 24, "class_conf");
 
 /* One for the instance; written by the agent, read by every program. */
 struct conf {
+	__u64 now_ns; /* CLOCK_MONOTONIC when the agent last looked, some seconds ago at most */
 	__u64 cnp_interval_ns;
 	__u32 zero1;
 	__u32 slots; /* ports + 1 */
@@ -87,7 +88,7 @@ struct conf {
 	__u8 pcp_class[8];   /* for frames without an IP header */
 	struct class_conf classes[CLASSES_MAX];
 };
-_Static_assert(sizeof(struct conf) == 288, "conf");
+_Static_assert(sizeof(struct conf) == 296, "conf");
 
 /*
  * skb->mark of a clone of ours, and of nothing else: the whole value says what it is to become. A
@@ -104,7 +105,7 @@ static inline bool clone_is_marked(__u32 mark)
 	return mark == CLONE_CNP_BACK || mark == CLONE_CNP_ROUTED;
 }
 
-struct port_conf { /* map ports, by ifindex */
+struct port_conf { /* map ports, by slot */
 	__u32 slot;
 	__u32 flags;
 	__u32 refs_base;     /* this port's first entry of qdisc_refs */
@@ -116,6 +117,19 @@ struct port_conf { /* map ports, by ifindex */
 	__u8 zero;
 };
 _Static_assert(sizeof(struct port_conf) == 32, "port_conf");
+
+/* Where the slot of an interface stands, unless another port's interface has the same place. */
+enum { PORT_PLACES = 256 };
+struct port_place {
+	__u32 ifindex; /* 0: of none */
+	__u32 slot;
+};
+_Static_assert(sizeof(struct port_place) == 8, "port_place is written in one go");
+
+static inline __u32 port_place(__u32 ifindex)
+{
+	return ifindex % PORT_PLACES;
+}
 
 /* A port's entries of qdisc_refs: gates, then ingress leaves, then QP leaves. */
 static inline __u32 ref_gate(__u32 cls)
@@ -197,22 +211,39 @@ struct port_stats { /* by slot, per CPU */
 	__u64 ring_drops;    /* events lost because the ring was full */
 };
 
-/* A flow: everything from one source to one destination QP. Counts never go back. */
+/*
+ * A flow: everything from one source to one destination QP. Counts never go back. Mostly one CPU
+ * sees all its frames and counts them alone; those that others see are counted apart, atomically.
+ */
 struct flow {
-	__u64 packets;
-	__u64 bytes; /* of the IP packet or GRH: ICRC counted, Ethernet and its padding not */
+	__u64 packets; /* of CPU `cpu`; see flow_packets() */
+	__u64 bytes;   /* of the IP packet or GRH: ICRC counted, Ethernet and its padding not */
+	__u64 packets_elsewhere;
+	__u64 bytes_elsewhere;
 	__u64 ce;
 	__u64 nak;
 	__u64 cnp;	       /* about this flow: made here, or come by for its sender */
 	__u64 psn_gaps;	       /* requests whose PSN jumped ahead */
 	__u64 retransmissions; /* requests whose PSN had been seen */
-	__u64 last_ns;	       /* CLOCK_MONOTONIC, to a timer tick */
-	__u32 psn;	       /* the last request's */
-	__u16 slot;	       /* the port it was last seen on */
+	__u64 last_ns;	       /* CLOCK_MONOTONIC: of the frame, or conf.now_ns */
+	__u32 cpu;
+	__u32 psn;  /* the last request's */
+	__u16 slot; /* the port it was last seen on */
 	__u8 psn_known;
 	__u8 l3;
+	__u32 zero;
 };
-_Static_assert(sizeof(struct flow) == 72, "flow");
+_Static_assert(sizeof(struct flow) == 96, "flow");
+
+static inline __u64 flow_packets(const struct flow *flow)
+{
+	return flow->packets + flow->packets_elsewhere;
+}
+
+static inline __u64 flow_bytes(const struct flow *flow)
+{
+	return flow->bytes + flow->bytes_elsewhere;
+}
 
 /* Where a QP's frames wait on a reaction-point port (map qps, by flow_key). */
 struct qp {
@@ -221,7 +252,7 @@ struct qp {
 	__u32 leaf;	  /* QP class, or QP_SHARED_LEAF */
 	__u32 generation; /* of that class when it was taken */
 };
-_Static_assert(sizeof(struct qp) == 88, "qp");
+_Static_assert(sizeof(struct qp) == 112, "qp");
 #define QP_SHARED_LEAF 0xffffffffu
 
 /*

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // Send given frames by a device as fast as the kernel takes them, or at a given rate, and report as
 // JSON on standard output. They go straight to the driver: no queue and no hook of the sender's
-// own.
+// own. The three bytes at an offset can count up, so that each frame is of another QP.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <error.h>
@@ -28,6 +28,7 @@ struct blast {
 	uint64_t time_ns; /* how long to send; 0: no limit */
 	uint64_t rate;	  /* frames in a second; 0: as many as possible */
 	size_t frames_count;
+	uint64_t counting; /* the three bytes there count up from frame to frame; 0: none do */
 	struct iovec frames[FRAMES_MAX]; /* sent in turn */
 	uint64_t sent, refused;
 };
@@ -97,15 +98,32 @@ static void open_device(struct blast *blast, const char *device)
 		error(1, errno, "cannot open a packet socket at %s", device);
 }
 
+/* The frame at that place of the sequence, made in the given copy if any of its bytes count. */
+static struct iovec *nth_frame(struct blast *blast, uint64_t n, struct iovec *copy)
+{
+	struct iovec *frame = &blast->frames[n % blast->frames_count];
+	uint8_t *bytes;
+
+	if (!blast->counting)
+		return frame;
+	bytes = memcpy(copy->iov_base, frame->iov_base, frame->iov_len);
+	copy->iov_len = frame->iov_len;
+	for (int i = 0; i < 3; i++)
+		bytes[blast->counting + i] = n >> (16 - 8 * i);
+	return copy;
+}
+
 /* One burst; the kernel's answer to a frame that the driver has no room for is ENOBUFS. */
 static void send_burst(struct blast *blast, unsigned int count)
 {
+	static uint8_t room[BURST][FRAME_BYTES_MAX];
 	struct mmsghdr messages[BURST] = {};
+	struct iovec copies[BURST];
 	int done;
 
 	for (unsigned int i = 0; i < count; i++) {
-		messages[i].msg_hdr.msg_iov =
-			&blast->frames[(blast->sent + i) % blast->frames_count];
+		copies[i].iov_base = room[i];
+		messages[i].msg_hdr.msg_iov = nth_frame(blast, blast->sent + i, &copies[i]);
 		messages[i].msg_hdr.msg_iovlen = 1;
 	}
 	done = sendmmsg(blast->fd, messages, count, 0);
@@ -154,7 +172,7 @@ int main(int argc, char **argv)
 	uint64_t took_ns;
 	int option;
 
-	while ((option = getopt(argc, argv, "d:n:t:r:")) != -1) {
+	while ((option = getopt(argc, argv, "d:n:t:r:c:")) != -1) {
 		if (option == 'd')
 			device = optarg;
 		else if (option == 'n')
@@ -163,15 +181,21 @@ int main(int argc, char **argv)
 			blast.time_ns = read_number(optarg, "-t") * 1000000;
 		else if (option == 'r')
 			blast.rate = read_number(optarg, "-r");
+		else if (option == 'c')
+			blast.counting = read_number(optarg, "-c");
 		else
 			optind = argc;
 	}
 	for (int i = optind; i < argc; i++)
 		add_frame(&blast, argv[i]);
+	for (size_t i = 0; i < blast.frames_count && blast.counting; i++)
+		if (blast.counting + 3 > blast.frames[i].iov_len)
+			error(2, 0, "-c: no three bytes at %" PRIu64 " of frame %zu",
+				blast.counting, i);
 	if (!device || !blast.frames_count)
 		error(2, 0,
 			"usage: blast -d DEVICE [-n FRAMES] [-t MILLISECONDS] [-r FRAMES_A_SECOND] "
-			"HEX...");
+			"[-c OFFSET] HEX...");
 	signal(SIGTERM, on_signal);
 	signal(SIGINT, on_signal);
 	prctl(PR_SET_TIMERSLACK, 1); /* or a rate comes out in lumps */

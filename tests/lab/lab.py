@@ -916,6 +916,25 @@ def expect_equal(found: object, wanted: object, what: str) -> None:
     expect(found == wanted, f"{what}: {found!r}, not {wanted!r}")
 
 
+# What an agent needs
+
+
+class Footprint:
+    """Descriptors and memory of each agent."""
+
+    def __init__(self, lab: Lab):
+        self.pids = {node: job.process.pid for node, job in lab.agents.items()}
+        self.fds = {node: len(os.listdir(f"/proc/{pid}/fd")) for node, pid in self.pids.items()}
+        self.rss_kb = {node: self._rss_kb(pid) for node, pid in self.pids.items()}
+
+    @staticmethod
+    def _rss_kb(pid: int) -> int:
+        return int(re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
+
+    def growth_kb(self, before: "Footprint") -> dict[str, int]:
+        return {node: kb - before.rss_kb[node] for node, kb in self.rss_kb.items()}
+
+
 # The command
 
 

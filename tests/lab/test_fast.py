@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from frames import Way, cnp_frame, start_blast  # noqa: E402
+from frames import Way, cnp_frame, data_frame, start_blast  # noqa: E402
 from lab import (  # noqa: E402
     QUENCH, RECEIVER_ADDRESS, RETURN_BPS,
     Cases, Lab, LabError, Port, expect, expect_equal, in_namespace, policy_with, run, wait_until,
@@ -40,6 +40,12 @@ STORM_CPU_MAX = 0.02  # of an agent that the storm has nothing to tell
 # Traffic beside the storm that leaves the machine time for a storm.
 STORM_SENDERS, STORM_BOTTLENECK_BPS = 2, 40_000_000
 RECOVERED_BPS = STORM_BOTTLENECK_BPS / STORM_SENDERS / 2  # half a fair share
+
+# Each frame is of another QP; more QPs than the flow table has room for (flows_max). The frames are for
+# another machine: XDP sees them, the kernel drops them.
+ASTRAY = Way("02:00:00:00:01:01", "02:00:00:00:99:99", H1, R1)
+MANY_FLOWS, FLOWS_PER_S, BTH_QPN_AT = 100_000, 50_000, 14 + 20 + 8 + 5
+SCRAPE_S_MAX = 0.25
 
 LEASE_MS = 4
 MOVES_S, MOVES_LONG_S = 10, 30
@@ -280,6 +286,41 @@ def test_storm(cases: Cases, lab: Lab) -> None:
         expect_equal(sum(s["frames_unacked"] for s in traffic.sent), 0, "frames that never came")
 
 
+# More QPs than anybody has
+
+
+def scrape(lab: Lab) -> tuple[int, float]:
+    """How many series gw has, and how long they took."""
+    started = time.monotonic()
+    return len(lab.metrics("gw").samples), time.monotonic() - started
+
+
+def test_many_flows(cases: Cases, lab: Lab) -> None:
+    series, _ = scrape(lab)
+    frames, full = (frame_count(lab, name) for name in ("quench_frames_total", "quench_flows_full_total"))
+    known, room = len(lab.flows("gw")), int(re.search(r"^flows_max: (\d+)", lab.base_policy, re.M)[1])
+    blast = start_blast(lab, "h1", "eth0", [data_frame(ASTRAY, 0)], "-n", MANY_FLOWS, "-r", FLOWS_PER_S,
+                        "-c", BTH_QPN_AT)  # fmt: skip
+    blast.report()
+    with cases.case("flows_beyond_the_table_are_counted_and_no_more_than_that"):
+        seen = frame_count(lab, "quench_frames_total") - frames
+        cases.note(f"{seen} frames, as many QPs")
+        expect(seen > MANY_FLOWS * 0.9, f"gw saw {seen} frames")
+        expect_equal(len(lab.flows("gw")), room, "flows known")
+        expect_equal(frame_count(lab, "quench_flows_full_total") - full, seen - (room - known), "no place")
+    with cases.case("metrics_are_as_many_with_a_full_flow_table_and_as_quick"):
+        have, seconds = scrape(lab)
+        cases.note(f"{have} series in {1e3 * seconds:.0f} ms")
+        expect_equal(have, series, "series")
+        expect(seconds < SCRAPE_S_MAX, f"{seconds:.3f} s")
+
+
+def frame_count(lab: Lab, name: str) -> int:
+    """A counter of what came from h1 to gw, RoCE alone where kinds are told apart."""
+    kinds = {"kind": "rocev2"} if name == "quench_frames_total" else {}
+    return lab.metrics("gw").total(name, port="h1", **kinds)
+
+
 def storm_ports(lab: Lab) -> list[Port]:
     bottleneck = Port("r1", "gateway", STORM_BOTTLENECK_BPS)
     return [bottleneck, *[Port(host, "gateway", RETURN_BPS) for host in lab.hosts]]
@@ -349,7 +390,8 @@ def main() -> int:
         plain_policy = lab.base_policy + PAIR
         lab.base_policy = plain_policy
         lab.start_quench(gw=storm_ports(lab))
-        for test in (test_idle, test_ring_overflow, test_full_ring, test_storms_without_traffic, test_storm):
+        for test in (test_idle, test_ring_overflow, test_full_ring, test_storms_without_traffic, test_storm,
+                     test_many_flows):  # fmt: skip
             guarded(cases, test, lab)
         lab.stop_quench()
         roomy = policy_with(lab.base_policy, limit=ROOMY_LIMIT, qp_classes=QP_CLASSES)

@@ -3,7 +3,6 @@
 """Links and queues that others change under the agent: what is so right afterwards, and what it says."""
 import errno
 import json
-import os
 import re
 import socket
 import struct
@@ -16,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from frames import Injector, Way, data_frame  # noqa: E402
 from lab import (  # noqa: E402
     BOTTLENECK_BPS, QUENCH, RECEIVER_ADDRESS, RETURN_BPS,
-    Cases, Lab, LabError, Metrics, Port, Traffic, expect, expect_equal, in_namespace, run, wait_until,
+    Cases, Footprint, Lab, LabError, Metrics, Port, Traffic,
+    expect, expect_equal, in_namespace, run, wait_until,
 )  # fmt: skip
 
 FLAPS, SLOW_FLAPS = 200, 5  # the slow ones last until the agent has seen them
@@ -461,25 +461,12 @@ def test_own_namespace(cases: Cases, lab: Lab) -> None:
 # What it costs
 
 
-class Footprint:
-    """Descriptors and memory of each agent."""
-
-    def __init__(self, lab: Lab):
-        self.pids = {node: job.process.pid for node, job in lab.agents.items()}
-        self.fds = {node: len(os.listdir(f"/proc/{pid}/fd")) for node, pid in self.pids.items()}
-        self.rss_kb = {node: self._rss_kb(pid) for node, pid in self.pids.items()}
-
-    @staticmethod
-    def _rss_kb(pid: int) -> int:
-        return int(re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
-
-
 def test_footprint(cases: Cases, lab: Lab, before: Footprint) -> None:
     with cases.case("agent_has_no_more_descriptors_and_memory_after_all_that"):
         # connections of those who asked close by and by
         wait_until(lambda: Footprint(lab).fds == before.fds, SOON_S,
                    f"descriptors as before ({before.fds}), not {Footprint(lab).fds}")  # fmt: skip
-        growth = {node: kb - before.rss_kb[node] for node, kb in Footprint(lab).rss_kb.items()}
+        growth = Footprint(lab).growth_kb(before)
         cases.note(f"descriptors {before.fds}, memory grew by {growth} KB of {before.rss_kb}")
         expect(max(growth.values()) <= RSS_GROWTH_MAX_KB, f"memory grew by {growth} KB")
 

@@ -19,6 +19,7 @@ enum {
 	MARK_ROUTED = CLONE_CNP_ROUTED,
 	RING_BYTES = 4096,
 	INTERVAL_NS = 1000000000,
+	NOW_NS = 12345, /* by the agent's clock */
 
 	TCX_EGRESS = 47,  /* attach type, which Debian 12's headers do not know */
 	ANSWER_MS = 2000, /* a frame that has not come by then does not come */
@@ -36,9 +37,22 @@ static const struct port_conf port_default = {
 	.generation = 1,
 };
 
+/* As the agent does it. */
 static inline void port_set(__u32 ifindex, const struct port_conf *port)
 {
-	map_put(skel->maps.ports, &ifindex, port);
+	struct port_place place = {.ifindex = ifindex, .slot = port->slot};
+
+	map_put(skel->maps.ports, &port->slot, port);
+	map_put(skel->maps.port_slots, &ifindex, &port->slot);
+	map_put(skel->maps.port_places, &(__u32){port_place(ifindex)}, &place);
+}
+
+/* Another interface has taken the port's place. */
+static inline void port_take_place(__u32 ifindex)
+{
+	struct port_place other = {.ifindex = ifindex + PORT_PLACES, .slot = 0};
+
+	map_put(skel->maps.port_places, &(__u32){port_place(ifindex)}, &other);
 }
 
 /* The port lo with these PORT_* flags. */
@@ -52,12 +66,15 @@ static inline void port_set_flags(__u32 flags)
 
 static inline void port_forget(void)
 {
-	assert_int_equal(bpf_map_delete_elem(bpf_map__fd(skel->maps.ports), &(__u32){LOOPBACK}), 0);
+	port_take_place(LOOPBACK);
+	assert_int_equal(
+		bpf_map_delete_elem(bpf_map__fd(skel->maps.port_slots), &(__u32){LOOPBACK}), 0);
 }
 
 static inline struct conf conf_default(void)
 {
 	struct conf conf = {
+		.now_ns = NOW_NS,
 		.cnp_interval_ns = INTERVAL_NS,
 		.slots = SLOTS,
 		.cnp_tos = 0xc0,

@@ -65,6 +65,13 @@ static void clear_stats(void)
 	free(zero);
 }
 
+static __u64 packets_of(const struct flow_key *key)
+{
+	struct flow flow = flow_of(key);
+
+	return flow_packets(&flow);
+}
+
 static void forget_flow(const struct flow_key *key)
 {
 	bpf_map_delete_elem(bpf_map__fd(skel->maps.flows), key);
@@ -111,6 +118,14 @@ static void xdp_unknown_port_passes_and_counts_nothing(void **state)
 	}
 }
 
+static void port_whose_place_is_another_ones_is_found(void **state)
+{
+	(void)state;
+	port_take_place(LOOPBACK);
+	pass_spec("place taken", (struct frame_spec){.opcode = OP_RC_SEND_ONLY});
+	assert_stats("place taken", (struct port_stats){.frames[WIRE_ROCEV2] = 1});
+}
+
 static void flow_record_counts_packets_and_ip_bytes(void **state)
 {
 	static const struct {
@@ -136,26 +151,61 @@ static void flow_record_counts_packets_and_ip_bytes(void **state)
 
 		pass_spec("second", cases[i].spec);
 		flow = flow_of(&key);
-		assert_int_equal(flow.packets, 2);
-		assert_int_equal(flow.bytes, 2 * cases[i].bytes);
+		assert_int_equal(flow_packets(&flow), 2);
+		assert_int_equal(flow_bytes(&flow), 2 * cases[i].bytes);
 		assert_int_equal(flow.slot, PORT_SLOT);
 		assert_int_equal(flow.l3, cases[i].spec.l3 ? cases[i].spec.l3 : L3_IPV4);
-		assert_true(flow.last_ns > 0);
+		assert_int_equal(flow.last_ns, NOW_NS);
 		forget_flow(&key);
 	}
+}
+
+static void run_on_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	assert_int_equal(sched_setaffinity(0, sizeof(set), &set), 0);
+}
+
+/* The CPU that saw the first frame counts alone; the frames of others add up with its own. */
+static void flow_record_seen_by_other_cpus_counts_each_frame_once(void **state)
+{
+	const struct frame_spec spec = {.opcode = OP_RC_SEND_ONLY, .payload_bytes = 1000};
+	int cpus = sysconf(_SC_NPROCESSORS_ONLN), cpu, round;
+	struct flow_key key = {0};
+	cpu_set_t before;
+	struct flow flow;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	for (round = 0; round < 3; round++)
+		for (cpu = 0; cpu < cpus; cpu++) {
+			run_on_cpu(cpu);
+			key = pass_spec("each CPU", spec);
+		}
+	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+	flow = flow_of(&key);
+	assert_int_equal(flow.cpu, 0);
+	assert_int_equal(flow.packets, 3);
+	assert_int_equal(flow_packets(&flow), 3 * cpus);
+	assert_int_equal(flow_bytes(&flow), 3 * cpus * (20 + 8 + 12 + 1000 + 4));
 }
 
 static void flow_record_ethernet_padding_is_not_counted(void **state)
 {
 	static struct frame f;
 	struct flow_key key;
+	struct flow flow;
 
 	(void)state;
 	frame_make(&f, (struct frame_spec){.opcode = OP_RC_ACK});
 	key = frame_key(&f);
 	f.len += 40;
 	pass("padded", &f);
-	assert_int_equal(flow_of(&key).bytes, 48);
+	flow = flow_of(&key);
+	assert_int_equal(flow_bytes(&flow), 48);
 }
 
 static void flow_record_counts_ce_and_no_other_codepoint(void **state)
@@ -167,7 +217,7 @@ static void flow_record_counts_ce_and_no_other_codepoint(void **state)
 	for (tos = TOS_NOT_ECT; tos <= TOS_CE; tos++)
 		key = pass_spec("ecn", (struct frame_spec){.opcode = OP_RC_SEND_ONLY, .tos = tos});
 	assert_int_equal(flow_of(&key).ce, 1);
-	assert_int_equal(flow_of(&key).packets, 4);
+	assert_int_equal(packets_of(&key), 4);
 	assert_stats("ecn", (struct port_stats){.frames[WIRE_ROCEV2] = 4, .ce_received = 1});
 }
 
@@ -182,7 +232,7 @@ static void flow_record_counts_nak_and_no_other_syndrome(void **state)
 		key = pass_spec(
 			"ack", (struct frame_spec){.opcode = OP_RC_ACK, .syndrome = syndromes[i]});
 	assert_int_equal(flow_of(&key).nak, 3); /* 0x60, 0x61, 0x64: 0x20 and 0x3f are RNR NAKs */
-	assert_int_equal(flow_of(&key).packets, COUNT(syndromes));
+	assert_int_equal(packets_of(&key), COUNT(syndromes));
 	assert_int_equal(flow_of(&key).psn_known, 0);
 }
 
@@ -278,7 +328,7 @@ static void flow_table_full_counts_and_passes(void **state)
 				     .flows_full = 3});
 	spec.qpn = 1;
 	key = pass_spec("known one", spec);
-	assert_int_equal(flow_of(&key).packets, 2);
+	assert_int_equal(packets_of(&key), 2);
 }
 
 static void make_cnp(struct frame *f)
@@ -311,7 +361,7 @@ static void cnp_of_known_pair_is_counted_for_it(void **state)
 	pass("cnp", &f);
 	pass("cnp", &f);
 	assert_int_equal(flow_of(&data).cnp, 2);
-	assert_int_equal(flow_of(&data).packets, 1);
+	assert_int_equal(packets_of(&data), 1);
 	assert_stats("cnp", (struct port_stats){.frames[WIRE_CNP] = 2, .cnp_received = 2});
 	hear_all(&heard); /* no reaction point: nothing for the agent to do */
 	assert_int_equal(heard.count, 0);
@@ -458,7 +508,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		prog_test(xdp_every_vector_moves_the_counters_of_its_kind_only),
 		prog_test(xdp_unknown_port_passes_and_counts_nothing),
+		prog_test(port_whose_place_is_another_ones_is_found),
 		prog_test(flow_record_counts_packets_and_ip_bytes),
+		prog_test(flow_record_seen_by_other_cpus_counts_each_frame_once),
 		prog_test(flow_record_ethernet_padding_is_not_counted),
 		prog_test(flow_record_counts_ce_and_no_other_codepoint),
 		prog_test(flow_record_counts_nak_and_no_other_syndrome),

@@ -1,0 +1,73 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Benchmarks of quench against what a user would otherwise run, in one table: build/bench.json and
+build/bench.md. Needs root. Exits with 1 when a row is over its budget."""
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from harness import QUICK_ROOM, Group, run_group  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+JSON, TABLE = ROOT / "build/bench.json", ROOT / "build/bench.md"
+
+GROUPS: list[Group] = []
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def figure(value: object) -> str:
+    """A figure with three digits or so."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def budget_text(row: dict) -> str:
+    return "" if row["budget"] is None else f"{figure(row['budget'])}{'' if row['ok'] else ' **missed**'}"
+
+
+def table(rows: list[dict]) -> str:
+    """The rows as a Markdown table."""
+    lines = ["| what | unit | quench | other | | ratio | budget |", "|---|---|--:|--:|---|--:|--:|"]
+    for row in rows:
+        cells = (row["name"], row["unit"], figure(row["ours"]), figure(row["other"]),
+                 row["other_name"] or "", figure(row["ratio"]), budget_text(row))  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def chosen(only: list[str], quick: bool) -> list[Group]:
+    groups = [g for g in GROUPS if not only or g.name in only]
+    return [g for g in groups if g.rounds_quick or not quick]
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Benchmarks, in one table.")
+    parser.add_argument("--quick", action="store_true", help=f"few rounds; {QUICK_ROOM} times the budgets")
+    parser.add_argument("--only", action="append", default=[], metavar="GROUP", choices=[g.name for g in GROUPS],
+                        help="this group; may be repeated")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the JSON and no table")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = parse_arguments()
+    rows = [row for group in chosen(args.only, args.quick) for row in run_group(group, args.quick, say)]
+    JSON.write_text(json.dumps(rows, indent=1) + "\n")
+    TABLE.write_text(table(rows))
+    print(JSON.read_text() if args.json else TABLE.read_text(), end="")
+    judged = [row for row in rows if row["budget"] is not None]
+    failed = [row["name"] for row in judged if not row["ok"]]
+    for name in failed:
+        print(f"not ok - {name}: over its budget", file=sys.stderr)
+    print(f"{len(judged) - len(failed)} passed, {len(failed)} failed", file=sys.stderr if args.json else sys.stdout)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
