@@ -6,7 +6,6 @@ A long run looks at the memory of ordinary ones as well: sanitizers keep some fo
     test_sanitized.py [--seconds 60]
 """
 import argparse
-import os
 import re
 import sys
 from pathlib import Path
