@@ -10,7 +10,7 @@
 
 static const char help[] =
 	"Started by `quench run`: opens all gates and releases all QP classes when the agent dies. "
-	"Takes two descriptors of the agent's.";
+	"Takes three descriptors of the agent's.";
 
 static int descriptor(const char *text)
 {
@@ -27,17 +27,18 @@ int cli_guardian(int argc, char **argv)
 	struct cli_options options;
 	struct instance instance;
 	struct qerr err = {};
-	int agent_fd, beat_fd;
+	int fds[GUARDIAN_FDS];
 
 	cli_parse(argc, argv, help, CLI_INSTANCE | CLI_FILES, &options);
-	if (options.files_count != 2)
+	if (options.files_count != GUARDIAN_FDS)
 		return cli_fail("guardian: it is started by `quench run`");
-	agent_fd = descriptor(options.files[0]);
-	beat_fd = descriptor(options.files[1]);
-	if (agent_fd < 0 || beat_fd < 0)
-		return cli_fail("guardian: it is started by `quench run`");
+	for (int i = 0; i < GUARDIAN_FDS; i++) {
+		fds[i] = descriptor(options.files[i]);
+		if (fds[i] < 0)
+			return cli_fail("guardian: it is started by `quench run`");
+	}
 	if (instance_init(&instance, options.instance, &err) ||
-		guardian_watch(&instance, agent_fd, beat_fd, &err))
+		guardian_watch(&instance, fds, &err))
 		return cli_fail(err.text);
 	return EXIT_OK;
 }

@@ -228,6 +228,8 @@ static int start(struct engine *engine, struct qerr *err)
 	for (size_t i = 0; !code && i < engine->ports_count; i++)
 		code = port_install(engine, &engine->ports[i], err);
 	if (!code)
+		code = guardian_wait(&engine->guardian, err);
+	if (!code)
 		code = start_fast(engine, err);
 	if (!code)
 		code = http_start(

@@ -22,18 +22,26 @@ static int pid_open(pid_t pid)
 	return syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* In the child: only calls that are safe after fork. The two descriptors must outlive exec. */
-static void become_guardian(const char *instance, int agent_fd, int beat_fd)
+/* In the child: only calls that are safe after fork. The descriptors must outlive exec. */
+static void become_guardian(const char *instance, const int fds[GUARDIAN_FDS])
 {
-	char agent[16], beat[16];
+	char numbers[GUARDIAN_FDS][16];
 
-	snprintf(agent, sizeof(agent), "%d", agent_fd);
-	snprintf(beat, sizeof(beat), "%d", beat_fd);
-	fcntl(agent_fd, F_SETFD, 0);
-	fcntl(beat_fd, F_SETFD, 0);
+	for (int i = 0; i < GUARDIAN_FDS; i++) {
+		snprintf(numbers[i], sizeof(numbers[i]), "%d", fds[i]);
+		fcntl(fds[i], F_SETFD, 0);
+	}
 	setsid(); /* a Ctrl-C for the agent is none for the guardian */
-	execl("/proc/self/exe", "quench", "guardian", "--instance", instance, agent, beat, NULL);
+	execl("/proc/self/exe", "quench", "guardian", "--instance", instance, numbers[0],
+		numbers[1], numbers[2], NULL);
 	_exit(127);
+}
+
+static void forget_ready(struct guardian *guardian)
+{
+	if (guardian->ready_fd >= 0)
+		close(guardian->ready_fd);
+	guardian->ready_fd = -1;
 }
 
 void guardian_reap(struct guardian *guardian)
@@ -42,36 +50,65 @@ void guardian_reap(struct guardian *guardian)
 		waitpid(guardian->pid, NULL, 0);
 	if (guardian->pid_fd >= 0)
 		close(guardian->pid_fd);
+	forget_ready(guardian);
 	guardian->pid = 0;
 	guardian->pid_fd = -1;
 }
 
 int guardian_prepare(struct guardian *guardian, struct qerr *err)
 {
-	*guardian = (struct guardian){.pid_fd = -1, .beats = {-1, -1}};
+	*guardian = (struct guardian){.pid_fd = -1, .beats = {-1, -1}, .ready_fd = -1};
 	if (pipe2(guardian->beats, O_CLOEXEC | O_NONBLOCK))
 		return qerr_set(err, -errno, "cannot make a pipe: %s", strerror(errno));
 	return 0;
 }
 
-int guardian_start(struct guardian *guardian, const struct instance *instance, struct qerr *err)
+static int cannot_start(struct qerr *err)
 {
-	int agent_fd;
-	pid_t pid;
+	return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
+}
 
-	guardian_reap(guardian);
-	agent_fd = pid_open(getpid());
-	if (agent_fd < 0)
-		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
-	pid = fork();
+/* With the agent's own pidfd and both ends of the pipe that says ready. */
+static int spawn(struct guardian *guardian, const struct instance *instance, int agent_fd,
+	const int ready[2], struct qerr *err)
+{
+	pid_t pid = fork();
+
 	if (!pid)
-		become_guardian(instance->name, agent_fd, guardian->beats[0]);
-	close(agent_fd);
+		become_guardian(
+			instance->name, (const int[]){agent_fd, guardian->beats[0], ready[1]});
 	if (pid < 0)
-		return qerr_set(err, -errno, "cannot start the guardian: %s", strerror(errno));
+		return cannot_start(err);
 	guardian->pid = pid;
 	guardian->pid_fd = pid_open(pid);
+	guardian->ready_fd = ready[0];
 	return 0;
+}
+
+int guardian_start(struct guardian *guardian, const struct instance *instance, struct qerr *err)
+{
+	int agent_fd, ready[2], code;
+
+	guardian_reap(guardian);
+	if (pipe2(ready, O_CLOEXEC))
+		return cannot_start(err);
+	agent_fd = pid_open(getpid());
+	code = agent_fd < 0 ? cannot_start(err) : spawn(guardian, instance, agent_fd, ready, err);
+	close(agent_fd);
+	close(ready[1]);
+	if (code)
+		close(ready[0]);
+	return code;
+}
+
+int guardian_wait(struct guardian *guardian, struct qerr *err)
+{
+	struct pollfd fd = {.fd = guardian->ready_fd, .events = POLLIN};
+	char byte;
+	bool ready = poll(&fd, 1, GUARDIAN_START_MS) > 0 && read(fd.fd, &byte, 1) == 1;
+
+	forget_ready(guardian);
+	return ready ? 0 : qerr_set(err, -ESRCH, "the guardian does not start");
 }
 
 void guardian_beat(const struct guardian *guardian)
@@ -114,11 +151,20 @@ static void take_beats(int fd)
 		;
 }
 
-int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, struct qerr *err)
+/* Tell the agent that it is watched. One that has died meanwhile shows itself at once. */
+static void say_ready(int fd)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (write(fd, "", 1) < 0)
+		return;
+	close(fd);
+}
+
+int guardian_watch(const struct instance *instance, const int with[GUARDIAN_FDS], struct qerr *err)
 {
 	const struct sched_param first = {.sched_priority = 1};
-	struct pollfd fds[] = {
-		{.fd = agent_fd, .events = POLLIN}, {.fd = beat_fd, .events = POLLIN}};
+	struct pollfd fds[] = {{.fd = with[GUARDIAN_AGENT], .events = POLLIN},
+		{.fd = with[GUARDIAN_BEATS], .events = POLLIN}};
 	bool hung = false;
 	struct rtnl *nl;
 	int code = rtnl_open(&nl, err);
@@ -126,13 +172,14 @@ int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, s
 	if (code)
 		return code;
 	sched_setscheduler(0, SCHED_RR, &first); /* it runs for some milliseconds in its life */
+	say_ready(with[GUARDIAN_READY]);
 	for (;;) {
 		int n = poll(fds, 2, GUARDIAN_PATIENCE_MS);
 
 		if (n > 0 && (fds[0].revents || fds[1].revents & POLLHUP))
 			break;
 		if (n > 0) {
-			take_beats(beat_fd);
+			take_beats(with[GUARDIAN_BEATS]);
 			hung = false;
 		} else if (n == 0 && !hung) {
 			fprintf(stderr, "quench guardian: instance %s hangs: all open\n",

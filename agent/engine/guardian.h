@@ -15,11 +15,14 @@
 
 /* An agent that shows no sign of life for this long is taken for hung. */
 #define GUARDIAN_PATIENCE_MS 2000
+/* From its start until it watches, on the slowest of machines. */
+#define GUARDIAN_START_MS 10000
 
 struct guardian {
 	pid_t pid;    /* 0: none */
 	int pid_fd;   /* readable once it is gone */
 	int beats[2]; /* a pipe, from the first start to the stop: the agent's signs of life */
+	int ready_fd; /* readable once it watches; -1: it was seen to */
 };
 
 /*
@@ -31,6 +34,9 @@ int guardian_prepare(struct guardian *guardian, struct qerr *err);
 /* Start it, or start it again after it died. The instance's state must have been saved. */
 int guardian_start(struct guardian *guardian, const struct instance *instance, struct qerr *err);
 
+/* Wait until it watches: from then on, nothing that is held back stays so without an agent. */
+int guardian_wait(struct guardian *guardian, struct qerr *err);
+
 /* A sign of life, at least every quarter of GUARDIAN_PATIENCE_MS. Never blocks. */
 void guardian_beat(const struct guardian *guardian);
 
@@ -40,10 +46,17 @@ void guardian_reap(struct guardian *guardian);
 /* End it without it doing anything. */
 void guardian_stop(struct guardian *guardian);
 
+/* What the agent gives its guardian, by number on the command line. */
+enum guardian_fd {
+	GUARDIAN_AGENT, /* a pidfd of the agent */
+	GUARDIAN_BEATS, /* the other end of its signs of life */
+	GUARDIAN_READY, /* closed by the guardian, after a byte, once it watches */
+	GUARDIAN_FDS
+};
+
 /*
- * The guardian's own life, in a process of its own: agent_fd is a pidfd of the agent, beat_fd the
- * other end of its signs of life. Returns when the agent is gone and all is open.
+ * The guardian's own life, in a process of its own. Returns when the agent is gone and all is open.
  */
-int guardian_watch(const struct instance *instance, int agent_fd, int beat_fd, struct qerr *err);
+int guardian_watch(const struct instance *instance, const int with[GUARDIAN_FDS], struct qerr *err);
 
 #endif
