@@ -23,6 +23,8 @@ SKELETON  := $(BUILD)/quench.skel.h
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 PROG      := $(patsubst tests/prog/%.c,$(BUILD)/prog/%,$(wildcard tests/prog/test_*.c))
 PROG_SKEL := $(patsubst tests/prog/%.bpf.c,$(BUILD)/prog/%.skel.h,$(wildcard tests/prog/*.bpf.c))
+BENCH      := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c)))
+BENCH_SKEL := $(patsubst tests/bench/%.bpf.c,$(BUILD)/bench/%.skel.h,$(wildcard tests/bench/*.bpf.c))
 SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/lab/rcpeer_test.sh \
              $(wildcard tests/lab/test_*.py)
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
@@ -71,6 +73,17 @@ $(BUILD)/lab/%: tests/lab/%.c
 	@mkdir -p $(@D); echo '  $@'
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -o $@ $< -lmnl -ljansson -ldeflate -lm
 
+$(BUILD)/bench/%.bpf.o: tests/bench/%.bpf.c
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/bench/%.skel.h: $(BUILD)/bench/%.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/bench/%: tests/bench/%.c $(BUILD)/libquench.a $(BENCH_SKEL)
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
+
 unit: $(UNIT)    ## the unit tests
 	@for t in $^; do $$t || exit 1; done
 
@@ -99,6 +112,14 @@ demo-all: deps    ## the demo and all its variants in one table, build/demo-all.
 	@$(MAKE) --no-print-directory all
 	@tests/lab/demo_all.py
 
+bench: deps    ## quench against what one would run instead: build/bench.json, build/bench.md; needs root
+	@$(MAKE) --no-print-directory all $(BENCH)
+	@tests/bench/bench.py $(if $(ONLY),--only $(ONLY))
+
+bench-quick: deps    ## the same in less than a minute, with room in the budgets
+	@$(MAKE) --no-print-directory all $(BENCH)
+	@tests/bench/bench.py --quick
+
 deps: | $(BUILD)/deps
 
 # Done once: a package that goes missing later shows itself.
@@ -117,6 +138,6 @@ help:    ## this list
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit prog check san-unit demo demo-all deps help clean
+.PHONY: all unit prog check san-unit demo demo-all bench bench-quick deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)
