@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Iterator, NamedTuple, Optional
 
 logging.getLogger("scapy").setLevel(logging.CRITICAL)
-from scapy.contrib.erspan import ERSPAN, ERSPAN_II, ERSPAN_III, ERSPAN_PlatformSpecific  # noqa: E402
+from scapy.contrib.erspan import ERSPAN_II, ERSPAN_III, ERSPAN_PlatformSpecific  # noqa: E402
 from scapy.contrib.geneve import GENEVE, GeneveOptions  # noqa: E402
 from scapy.contrib.mac_control import MACControlClassBasedFlowControl, MACControlPause  # noqa: E402
 from scapy.contrib.roce import AETH, BTH, GRH, CNPPadding  # noqa: E402

@@ -57,8 +57,10 @@ def locate_gre(frame: bytes, gre: int) -> Optional[Span]:
     if ethertype == ERSPAN_2:
         return locate_inside(frame, ETHERTYPE_BRIDGED, at + (8 if flags & GRE_SEQUENCE else 0))
     if ethertype == ERSPAN_3:
-        more = struct.unpack_from("!B", frame, at + 11)[0] & 1
-        return locate_inside(frame, ETHERTYPE_BRIDGED, at + 12 + 8 * more)
+        (kind,) = struct.unpack_from("!H", frame, at + 10)  # P, 5 bits of frame type, ..., 1 bit: more
+        if kind & 0x7C00:
+            return None
+        return locate_inside(frame, ETHERTYPE_BRIDGED, at + 12 + 8 * (kind & 1))
     return locate_inside(frame, ethertype, at)
 
 
