@@ -12,6 +12,8 @@ SANFLAGS  := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recov
 CFLAGS    := -std=gnu11 -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude -Iagent -I$(BUILD) $(SANFLAGS)
 BPFFLAGS  := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -Iinclude -Ibpf \
              -I/usr/include/$(shell uname -m)-linux-gnu
+FUZZFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude -Iagent -Itests \
+             -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=all
 LDLIBS    := -lbpf -lmnl -lyaml -lmicrohttpd -ljansson -ldeflate -lelf -lz -lpthread -lm
 
 AGENT_SRC := $(wildcard agent/*.c agent/*/*.c)
@@ -23,10 +25,11 @@ SKELETON  := $(BUILD)/quench.skel.h
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 PROG      := $(patsubst tests/prog/%.c,$(BUILD)/prog/%,$(wildcard tests/prog/test_*.c))
 PROG_SKEL := $(patsubst tests/prog/%.bpf.c,$(BUILD)/prog/%.skel.h,$(wildcard tests/prog/*.bpf.c))
-BENCH      := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c)))
+BENCH     := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c)))
 BENCH_SKEL := $(patsubst tests/bench/%.bpf.c,$(BUILD)/bench/%.skel.h,$(wildcard tests/bench/*.bpf.c))
-SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/lab/rcpeer_test.sh \
-             $(wildcard tests/lab/test_*.py)
+FUZZ      := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/fuzz/test_fuzz.py \
+             tests/lab/rcpeer_test.sh $(wildcard tests/lab/test_*.py)
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
 
 all: $(BUILD)/quench $(LAB_TOOLS)    ## build the agent and the lab's tools
@@ -61,9 +64,13 @@ $(BUILD)/prog/%.bpf.o: tests/prog/%.bpf.c
 $(BUILD)/prog/%.skel.h: $(BUILD)/prog/%.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@.tmp && mv $@.tmp $@
 
+# Those that call functions of ours.
 $(BUILD)/prog/depth_probe.skel.h: $(addprefix $(BUILD)/,bpf/maps.bpf.o bpf/depth.bpf.o prog/depth_probe.bpf.o)
-	$(Q)$(BPFTOOL) gen object $(BUILD)/prog/depth_probe.o $^
-	$(Q)$(BPFTOOL) gen skeleton $(BUILD)/prog/depth_probe.o name depth_probe_bpf > $@.tmp && mv $@.tmp $@
+$(BUILD)/prog/mark.skel.h: $(addprefix $(BUILD)/,bpf/frame.bpf.o prog/mark.bpf.o)
+$(BUILD)/prog/verdict.skel.h: $(addprefix $(BUILD)/,bpf/frame.bpf.o bpf/far.bpf.o prog/verdict.bpf.o)
+$(addprefix $(BUILD)/prog/,depth_probe.skel.h mark.skel.h verdict.skel.h):
+	$(Q)$(BPFTOOL) gen object $(@:.skel.h=.o) $^
+	$(Q)$(BPFTOOL) gen skeleton $(@:.skel.h=.o) name $(patsubst %.skel.h,%_bpf,$(@F)) > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/prog/%: tests/prog/%.c $(BUILD)/libquench.a $(PROG_SKEL) | $(LAB_TOOLS)
 	@mkdir -p $(@D); echo '  $@'
@@ -84,6 +91,17 @@ $(BUILD)/bench/%: tests/bench/%.c $(BUILD)/libquench.a $(BENCH_SKEL)
 	@mkdir -p $(@D); echo '  $@'
 	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
 
+# What each target reads with, built again with the fuzzer's eyes.
+$(BUILD)/fuzz/fuzz_wire: tests/fuzz/wire_copied.c
+$(BUILD)/fuzz/fuzz_policy: $(wildcard agent/policy/*.c) agent/control/dcqcn.c agent/qerr.c
+$(BUILD)/fuzz/fuzz_netlink: $(wildcard agent/netlink/*.c) agent/qerr.c
+$(BUILD)/fuzz/fuzz_policy: FUZZ_LIBS := -lyaml -lm
+$(BUILD)/fuzz/fuzz_netlink: FUZZ_LIBS := -lmnl -Wl,--wrap=recvmsg -Wl,--wrap=sendto
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard include/quench/*.h agent/*.h agent/*/*.h tests/fuzz/*.h tests/vectors/*.h)
+	@mkdir -p $(@D); echo '  $@'
+	$(Q)$(CLANG) $(FUZZFLAGS) -o $@ $(filter %.c,$^) $(FUZZ_LIBS)
+
 unit: $(UNIT)    ## the unit tests
 	@for t in $^; do $$t || exit 1; done
 
@@ -91,11 +109,15 @@ prog: $(PROG)    ## the BPF programs, run on frames; needs root
 	@for t in $^; do $$t || exit 1; done
 
 check: deps    ## every test, the user-space ones with sanitizers too; needs root
-	@$(MAKE) --no-print-directory all $(UNIT) $(PROG) $(BUILD)/prog/depthprobe
+	@$(MAKE) --no-print-directory all $(UNIT) $(PROG) $(FUZZ) $(BUILD)/prog/depthprobe
 	@$(MAKE) --no-print-directory SAN=1 all san-unit
 	@tests/run.py $(UNIT) $(UNIT:build/%=build/san/%) $(PROG) $(SCRIPTS)
 
 san-unit: $(UNIT)
+
+FUZZ_S ?= 600
+fuzz: $(FUZZ)    ## the fuzzers, FUZZ_S=600 seconds each; what they find is kept in build/fuzz
+	@tests/run.py "tests/fuzz/test_fuzz.py --seconds $(FUZZ_S) --keep"
 
 # SENDERS=16, IPV=6, MTU=4200, GATEWAYS=2, SECONDS=20; BRIDGED=1, NOTIFY=1, NOISE=1, KEEP=1
 VALUES  := SENDERS IPV MTU GATEWAYS SECONDS
@@ -138,6 +160,6 @@ help:    ## this list
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit prog check san-unit demo demo-all bench bench-quick deps help clean
+.PHONY: all unit prog check san-unit fuzz demo demo-all bench bench-quick deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

@@ -144,7 +144,7 @@ static inline __attribute__((always_inline)) bool cnp_morph(struct __sk_buff *sk
 	struct wire_frame f;
 	struct pair *pair;
 
-	frame_read(skb, &f);
+	frame_read(skb, conf, &f);
 	if (!frame_is_notifiable(&f) || !wire_is_ce(f.tos))
 		return false;
 	pair = bpf_map_lookup_elem(&pairs, &f.key);

@@ -39,23 +39,28 @@ static inline __attribute__((always_inline)) void event_send_cnp(
 		bpf_ringbuf_submit(e, 0);
 }
 
-/* The MAD follows BTH and DETH; what wire_read_cm reads of it lies in its first 72 bytes. */
-enum { CM_READ_BYTES = MAD_HEADER_BYTES + 48, BTH_OFF_MAX = 255 };
+/* What wire_read_cm reads of a MAD, which follows BTH and DETH. */
+enum { CM_READ_BYTES = MAD_HEADER_BYTES + 48 };
 
-static inline __attribute__((always_inline)) void event_send_cm(const void *data, const void *end,
+struct cm_bytes {
+	__u8 mad[CM_READ_BYTES];
+};
+
+/* Where the MAD of a frame of kind WIRE_CM starts; 0 when the frame is too short for one. */
+static inline __attribute__((always_inline)) __u32 cm_offset(const struct wire_frame *f)
+{
+	__u32 at = f->bth_off + BTH_BYTES + DETH_BYTES;
+
+	return f->icrc_off < at + CM_READ_BYTES ? 0 : at;
+}
+
+static inline __attribute__((always_inline)) void event_send_cm(const struct cm_bytes *bytes,
 	const struct wire_frame *f, const struct port_conf *port, struct port_stats *stats)
 {
-	__u32 bth_off = f->bth_off;
-	const __u8 *mad;
 	struct wire_cm cm;
 	struct event *e;
 
-	if (bth_off > BTH_OFF_MAX || f->icrc_off < bth_off + BTH_BYTES + DETH_BYTES + CM_READ_BYTES)
-		return;
-	asm volatile("" : "+r"(bth_off)); /* keep the mask: the verifier needs the bound */
-	bth_off &= BTH_OFF_MAX;
-	mad = (const __u8 *)data + bth_off + BTH_BYTES + DETH_BYTES;
-	if (mad + CM_READ_BYTES > (const __u8 *)end || !wire_read_cm(mad, &cm))
+	if (!wire_read_cm(bytes->mad, &cm))
 		return;
 	e = event_new(EVENT_CM, &f->key, port, stats);
 	if (!e)

@@ -22,6 +22,27 @@ static inline __attribute__((always_inline)) void flow_note_psn(
 	flow->psn_known = f->opcode != OP_RC_READ_REQUEST;
 }
 
+/* An ACK that is none: the responder is not ready, or refuses. */
+static inline __attribute__((always_inline)) void flow_note_nak(struct flow *flow, __u8 syndrome)
+{
+	__u32 code = syndrome & AETH_CODE_MASK;
+
+	if ((syndrome & AETH_TYPE_MASK) == AETH_RNR_NAK)
+		__sync_fetch_and_add(&flow->rnr, 1);
+	if ((syndrome & AETH_TYPE_MASK) != AETH_NAK)
+		return;
+	__sync_fetch_and_add(&flow->nak, 1);
+	if (code < NAK_CODES)
+		__sync_fetch_and_add(&flow->naks[code], 1);
+}
+
+/* What is noted once costs no more than a look from then on. */
+static inline __attribute__((always_inline)) void flow_note_bit(__u8 *bits, __u8 bit)
+{
+	if (!(*bits & bit))
+		*bits |= bit;
+}
+
 static inline __attribute__((always_inline)) void flow_count(struct flow *flow, __u32 bytes)
 {
 	if (flow->cpu == bpf_get_smp_processor_id()) {
@@ -36,18 +57,25 @@ static inline __attribute__((always_inline)) void flow_count(struct flow *flow, 
 static inline __attribute__((always_inline)) void flow_note(
 	struct flow *flow, const struct wire_frame *f, __u32 slot, __u64 now_ns)
 {
-	flow_count(flow, f->icrc_off + ICRC_BYTES - f->l3_off);
-	if (wire_is_ce(f->tos))
+	__u32 bytes = f->icrc_off + ICRC_BYTES - wire_roce_l3_off(f);
+	const struct wire_opcode *op = wire_opcode(f->opcode);
+	__u8 tos = wire_roce_tos(f);
+
+	flow_count(flow, bytes);
+	if (bytes > flow->bytes_max)
+		flow->bytes_max = bytes;
+	if (wire_is_ce(tos))
 		__sync_fetch_and_add(&flow->ce, 1);
-	if (wire_is_ack(f->opcode)) {
-		if ((f->syndrome & AETH_TYPE_MASK) == AETH_NAK)
-			__sync_fetch_and_add(&flow->nak, 1);
-	} else if (!wire_is_response(f->opcode)) {
+	flow_note_bit(&flow->ecn_seen, 1 << (tos & ECN_MASK));
+	flow_note_bit(&flow->operations, op->operation);
+	if (op->flags & OPF_ACK)
+		flow_note_nak(flow, f->syndrome);
+	else if (!(op->flags & OPF_RESPONSE))
 		flow_note_psn(flow, f);
-	}
+	flow->tos = tos;
 	flow->last_ns = now_ns;
 	flow->slot = slot;
-	flow->l3 = f->l3;
+	flow->l3 = wire_roce_l3(f);
 }
 
 /* A CNP about the flow, which arrives here or leaves here. */

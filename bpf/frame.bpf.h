@@ -7,56 +7,55 @@
 
 enum { HEADERS_MAX_BYTES = 256 }; /* pulled into the linear part when the headers are not there */
 
-static inline __attribute__((always_inline)) void frame_start(
-	struct __sk_buff *skb, struct wire_frame *f)
-{
-	wire_frame_init(f);
-	if (skb->vlan_present) { /* the outer tag is not in the bytes here */
-		f->tags = 1;
-		f->pcp = skb->vlan_tci >> 13;
-	}
-}
-
-static inline __attribute__((always_inline)) void frame_read_linear(
-	struct __sk_buff *skb, struct wire_frame *f)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-
-	frame_start(skb, f);
-	wire_parse(data, end, f);
-}
+/* Say what the frame is, from what lies in its linear part; returns f->kind (frame.bpf.c). */
+int frame_parse(struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f);
+int frame_parse_xdp(struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f);
 
 /* Say what the frame is, wherever its headers lie. */
 static inline __attribute__((always_inline)) void frame_read(
-	struct __sk_buff *skb, struct wire_frame *f)
+	struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f)
 {
-	__u32 linear = skb->data_end - skb->data, pull = skb->len;
+	__u32 pull = skb->len;
 
-	frame_read_linear(skb, f);
-	if (f->kind != WIRE_TRUNCATED || linear >= skb->len)
+	__builtin_memset(f, 0, sizeof(*f));
+	if (frame_parse(skb, conf, f) != WIRE_TRUNCATED)
 		return;
 	if (pull > HEADERS_MAX_BYTES)
 		pull = HEADERS_MAX_BYTES;
-	if (!bpf_skb_pull_data(skb, pull))
-		frame_read_linear(skb, f);
+	if (!bpf_skb_pull_data(skb, pull)) /* does nothing when it lies there already */
+		frame_parse(skb, conf, f);
 }
 
-/* The class that policy puts the frame in, or CLASS_NONE: DSCP decides, PCP where there is no IP.
+/*
+ * The class that policy puts the frame in, or CLASS_NONE: that of its DSCP or of its PCP, as the
+ * port trusts them. Of two that it trusts, the first that the frame has decides.
  */
 static inline __attribute__((always_inline)) __u8 frame_class(
+	const struct conf *conf, const struct port_conf *port, const struct wire_frame *f)
+{
+	bool has_dscp = f->l3 == L3_IPV4 || f->l3 == L3_IPV6, has_pcp = f->pcp < 8;
+
+	if (has_pcp && port->flags & PORT_TRUST_PCP && (port->flags & PORT_PCP_FIRST || !has_dscp))
+		return conf->pcp_class[f->pcp & 7];
+	if (has_dscp && port->flags & PORT_TRUST_DSCP)
+		return conf->dscp_class[(f->tos >> 2) & 63];
+	if (has_pcp && port->flags & PORT_TRUST_PCP)
+		return conf->pcp_class[f->pcp & 7];
+	return CLASS_NONE;
+}
+
+/* Has the frame a DSCP and a PCP that mean different classes? */
+static inline __attribute__((always_inline)) bool frame_disagrees(
 	const struct conf *conf, const struct wire_frame *f)
 {
-	if (f->l3 == L3_IPV4 || f->l3 == L3_IPV6)
-		return conf->dscp_class[(f->tos >> 2) & 63];
-	if (f->pcp < 8)
-		return conf->pcp_class[f->pcp];
-	return CLASS_NONE;
+	return f->pcp < 8 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) &&
+	       conf->dscp_class[(f->tos >> 2) & 63] != conf->pcp_class[f->pcp & 7];
 }
 
 /* Is this a frame whose congestion its sender should hear of? ACKs, CM and CNPs are not. */
 static inline __attribute__((always_inline)) bool frame_is_notifiable(const struct wire_frame *f)
 {
-	return f->kind == WIRE_ROCEV2 && !wire_is_ack(f->opcode);
+	return f->kind == WIRE_ROCEV2 && !f->tunnel && !wire_is_ack(f->opcode);
 }
 
 #endif

@@ -7,3 +7,4 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile bool depth_rdonly_cast = false;
 const volatile __u32 our_netns = 0;
+volatile __u32 iwarp_known = 0;

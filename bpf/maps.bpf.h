@@ -13,6 +13,8 @@
 #define MAP extern
 #endif
 
+enum { IWARP_MAX = 16384, FAR_HEADERS_BYTES = 256 };
+
 /* Sizes of 1 are placeholders: the agent sets them from the policy before loading. */
 
 MAP struct {
@@ -79,6 +81,27 @@ MAP struct {
 	__type(key, struct flow_key);
 	__type(value, struct pair);
 } pairs SEC(".maps");
+
+/* A copy of the first bytes of a frame that is not linear, and room behind it (wire_take). */
+struct far_headers {
+	__u32 count;
+	__u8 bytes[FAR_HEADERS_BYTES + 64];
+};
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct far_headers);
+} far_scratch SEC(".maps");
+
+/* Connections that speak iWARP, each direction an entry; the key's QPN is the two ports. */
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, IWARP_MAX);
+	__type(key, struct flow_key);
+	__type(value, __u8);
+} iwarp SEC(".maps");
 
 MAP struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

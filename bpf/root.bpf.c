@@ -24,6 +24,21 @@ static inline __attribute__((always_inline)) __u32 ingress_slot(struct __sk_buff
 	return from && from->slot < SLOTS_MAX ? from->slot : SLOT_LOCAL;
 }
 
+/* A CM message of this host, which no XDP program sees. */
+static __attribute__((noinline)) int tell_cm(struct __sk_buff *skb, const struct wire_frame *f,
+	const struct port_conf *port, struct port_stats *stats)
+{
+	struct cm_bytes bytes;
+	__u32 at;
+
+	if (!f || !port || !stats)
+		return 0;
+	at = cm_offset(f);
+	if (at && !bpf_skb_load_bytes(skb, at, &bytes, sizeof(bytes)))
+		event_send_cm(&bytes, f, port, stats);
+	return 0;
+}
+
 SEC("tc")
 int quench_root(struct __sk_buff *skb)
 {
@@ -48,14 +63,13 @@ int quench_root(struct __sk_buff *skb)
 		stats->drops[PORT_DROP_STRAY_CLONE]++;
 		return enqueue_at(skb, MINOR_SINK);
 	}
-	frame_read(skb, &f);
+	frame_read(skb, conf, &f);
 	slot = ingress_slot(skb);
-	if (f.kind == WIRE_CM && slot == SLOT_LOCAL)
-		event_send_cm(
-			(void *)(long)skb->data, (void *)(long)skb->data_end, &f, port, stats);
-	if (f.kind == WIRE_CNP && wire_cnp_is_whole(&f))
+	if (f.kind == WIRE_CM && !f.tunnel && slot == SLOT_LOCAL)
+		tell_cm(skb, &f, port, stats);
+	if (f.kind == WIRE_CNP && !f.tunnel && wire_cnp_is_whole(&f))
 		return enqueue_at(skb, MINOR_CONTROL);
-	index = frame_class(conf, &f);
+	index = frame_class(conf, port, &f);
 	if (index >= CLASSES_MAX)
 		return enqueue_at(skb, MINOR_DEFAULT);
 	cls = &conf->classes[index];
@@ -76,7 +90,8 @@ int quench_root(struct __sk_buff *skb)
 			mark_frame(skb, cls, &f, gate.backlog_bytes, stats);
 	}
 	leaf = MINOR_SLOT + slot;
-	if (port->flags & PORT_REACTION && index == port->reaction_class && wire_is_roce(f.kind))
+	if (port->flags & PORT_REACTION && index == port->reaction_class && wire_is_roce(f.kind) &&
+		!f.tunnel)
 		leaf = steer_qp(skb, conf, port, state, &f, slot, stats);
 	skb->priority = TREE_CLASS(TREE_INNER + index, leaf);
 	return enqueue_at(skb, MINOR_PRIORITY + index);

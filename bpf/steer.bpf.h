@@ -60,20 +60,30 @@ static inline __attribute__((always_inline)) bool qp_class_take(
 }
 
 /*
- * The QP's record. A fresh one starts where the last frame without a record went: that may have
- * been one of this QP.
+ * A fresh record starts where the last frame without a record went: that may have been one of this
+ * QP. A function of its own for the sake of the stack.
  */
+static __attribute__((noinline)) int qp_make(
+	const struct port_state *state, const struct flow_key *key)
+{
+	struct qp fresh = {.leaf = QP_SHARED_LEAF};
+
+	if (!state || !key)
+		return 0;
+	fresh.position = state->refused_position;
+	fresh.flow.cpu = bpf_get_smp_processor_id();
+	fresh.flow.last_ns = bpf_ktime_get_coarse_ns(); /* not to be aged at once */
+	return bpf_map_update_elem(&qps, key, &fresh, BPF_NOEXIST);
+}
+
 static inline __attribute__((always_inline)) struct qp *qp_get(
 	const struct port_state *state, const struct flow_key *key)
 {
-	struct qp fresh = {.leaf = QP_SHARED_LEAF, .position = state->refused_position};
 	struct qp *qp = bpf_map_lookup_elem(&qps, key);
 
 	if (qp)
 		return qp;
-	fresh.flow.cpu = bpf_get_smp_processor_id();
-	fresh.flow.last_ns = bpf_ktime_get_coarse_ns(); /* not to be aged at once */
-	bpf_map_update_elem(&qps, key, &fresh, BPF_NOEXIST);
+	qp_make(state, key);
 	return bpf_map_lookup_elem(&qps, key);
 }
 

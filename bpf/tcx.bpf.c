@@ -20,9 +20,9 @@ static inline __attribute__((always_inline)) bool may_be_ce(struct __sk_buff *sk
 
 	if (data + TOS_OFF + 1 > end)
 		return true;
-	if (skb->protocol == bpf_htons(ETHERTYPE_IPV4))
+	if (skb->protocol == WIRE_HTONS(ETHERTYPE_IPV4))
 		return wire_is_ce(data[TOS_OFF]);
-	if (skb->protocol == bpf_htons(ETHERTYPE_IPV6))
+	if (skb->protocol == WIRE_HTONS(ETHERTYPE_IPV6))
 		return wire_is_ce(data[TOS_OFF] >> IPV6_ECN_SHIFT);
 	return true;
 }
@@ -42,7 +42,7 @@ int quench_tc_ingress(struct __sk_buff *skb)
 	conf = conf_get();
 	if (!port || !conf || !(port->flags & PORT_NOTIFY_INGRESS))
 		return HOOK_NEXT;
-	frame_read(skb, &f);
+	frame_read(skb, conf, &f);
 	if (!wire_is_ce(f.tos) || !frame_is_notifiable(&f))
 		return HOOK_NEXT;
 	stats = stats_get(port->slot);
@@ -81,10 +81,10 @@ static inline __attribute__((always_inline)) void notify_for_receivers(
 
 	if (!stats)
 		return;
-	frame_read(skb, &f);
-	if (f.kind == WIRE_CNP)
+	frame_read(skb, conf, &f);
+	if (f.kind == WIRE_CNP && !f.tunnel)
 		return;
-	index = frame_class(conf, &f);
+	index = frame_class(conf, port, &f);
 	if (index < CLASSES_MAX && depth_read(port->refs_base + ref_gate(index), &gate))
 		mark_frame(skb, &conf->classes[index], &f, gate.backlog_bytes, stats);
 	if (wire_is_ce(f.tos) && frame_is_notifiable(&f) && skb->ingress_ifindex)

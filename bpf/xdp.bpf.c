@@ -4,24 +4,42 @@
 #include <bpf/bpf_helpers.h>
 
 #include "event.bpf.h"
+#include "far.bpf.h"
 #include "flow.bpf.h"
+#include "frame.bpf.h"
+#include "iwarp.bpf.h"
 
-static inline __attribute__((always_inline)) void on_roce(
-	const struct wire_frame *f, const struct port_conf *port, struct port_stats *stats)
+static inline __attribute__((always_inline)) struct flow *flow_get(const struct flow_key *key)
 {
-	struct conf *conf = conf_get();
-	struct flow *flow;
+	struct flow *flow = bpf_map_lookup_elem(&flows, key);
+	struct flow fresh = {};
+
+	if (flow)
+		return flow;
+	fresh.cpu = bpf_get_smp_processor_id();
+	bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&flows, key);
+}
+
+/* The verifier wants to see the bound. */
+enum { TUNNEL_MASK = TUNNEL_COUNT - 1 };
+_Static_assert((TUNNEL_COUNT & TUNNEL_MASK) == 0, "a power of two");
+
+static inline __attribute__((always_inline)) void on_roce(const struct wire_frame *f,
+	const struct conf *conf, const struct port_conf *port, struct port_stats *stats)
+{
+	struct flow *flow = flow_get(&f->key);
 
 	if (wire_is_ce(f->tos))
 		stats->ce_received++;
-	flow = bpf_map_lookup_elem(&flows, &f->key);
-	if (!flow) {
-		struct flow fresh = {.cpu = bpf_get_smp_processor_id()};
-
-		bpf_map_update_elem(&flows, &f->key, &fresh, BPF_NOEXIST);
-		flow = bpf_map_lookup_elem(&flows, &f->key);
+	if (f->pcp != WIRE_PCP_NONE && frame_disagrees(conf, f))
+		stats->trust_disagrees++;
+	if (f->tunnel) {
+		stats->tunnels[(f->tunnel - 1) & TUNNEL_MASK]++;
+		if (wire_is_ce(f->inner_tos))
+			stats->ce_inside++;
 	}
-	if (flow && conf)
+	if (flow)
 		flow_note(flow, f, port->slot, conf->now_ns);
 	else
 		stats->flows_full++;
@@ -48,33 +66,49 @@ static inline __attribute__((always_inline)) void on_cnp(
 		event_send_cnp(&data, port, stats);
 }
 
+static inline __attribute__((always_inline)) void on_cm(struct xdp_md *ctx,
+	const struct wire_frame *f, const struct port_conf *port, struct port_stats *stats)
+{
+	__u32 at = cm_offset(f);
+	struct cm_bytes bytes;
+
+	if (at && !bpf_xdp_load_bytes(ctx, at, &bytes, sizeof(bytes)))
+		event_send_cm(&bytes, f, port, stats);
+}
+
 SEC("xdp.frags")
 int quench_xdp(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct port_conf *port = port_get(ctx->ingress_ifindex);
+	struct conf *conf = conf_get();
 	struct port_stats *stats;
-	struct wire_frame f;
+	struct wire_frame f = {};
 
-	if (!port)
+	if (!port || !conf)
 		return XDP_PASS;
 	stats = stats_get(port->slot);
 	if (!stats)
 		return XDP_PASS;
-	wire_frame_init(&f);
-	wire_parse(data, end, &f);
+	if (frame_parse_xdp(ctx, conf, &f) == WIRE_TRUNCATED && far_read(ctx, conf, &f))
+		stats->headers_far++;
+	if (f.kind == WIRE_OTHER && f.tcp_payload_off && iwarp_is(conf, &f))
+		f.kind = WIRE_IWARP;
+	else if (f.mpa)
+		iwarp_learn(&f);
 	if (f.kind < WIRE_KIND_COUNT)
 		stats->frames[f.kind]++;
 	switch (f.kind) {
 	case WIRE_ROCEV2:
 	case WIRE_ROCEV1:
-		on_roce(&f, port, stats);
+		on_roce(&f, conf, port, stats);
 		return XDP_PASS;
 	case WIRE_CNP:
-		on_cnp(&f, port, stats);
+		if (!f.tunnel)
+			on_cnp(&f, port, stats);
 		return XDP_PASS;
 	case WIRE_CM:
-		event_send_cm(data, end, &f, port, stats);
+		if (!f.tunnel)
+			on_cm(ctx, &f, port, stats);
 		return XDP_PASS;
 	case WIRE_PFC:
 	case WIRE_PAUSE:

@@ -328,6 +328,16 @@ static void learn_rep(struct pairs *p, const __be32 src[4], const __be32 dst[4],
 	set_pair(p, &a, &b, false, changes);
 }
 
+/* The receiver of a REQ does not want it. */
+static void learn_rej(struct pairs *p, const __be32 src[4], const __be32 dst[4],
+	const struct wire_cm *cm)
+{
+	struct handshake *h = find_handshake(p, dst, cm->remote_id);
+
+	if (h && addr_equal(h->dst, src))
+		drop_handshake(p, h);
+}
+
 static void learn_dreq(struct pairs *p, const __be32 src[4], const __be32 dst[4],
 	const struct wire_cm *cm, struct pairs_changes *changes)
 {
@@ -352,6 +362,9 @@ struct pairs_changes pairs_learn(struct pairs *p, const __be32 src[4], const __b
 		break;
 	case CM_REP:
 		learn_rep(p, src, dst, cm, &changes);
+		break;
+	case CM_REJ:
+		learn_rej(p, src, dst, cm);
 		break;
 	case CM_DREQ:
 		learn_dreq(p, src, dst, cm, &changes);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "quench/wire.h"
+#include "quench/wire_cm.h"
 
 /* A connected QP. The address has flow_key's form: network order, IPv4 as ::ffff:a.b.c.d. */
 struct endpoint {

@@ -208,7 +208,8 @@ static int place_maps(struct dataplane *dp, struct qerr *err)
 	return 0;
 }
 
-static int load(struct dataplane *dp, const struct dataplane_size *size, struct qerr *err)
+static int load(
+	struct dataplane *dp, const struct dataplane_size *size, bool adopt, struct qerr *err)
 {
 	struct quench_bpf *skel = dp->skel;
 	struct stat netns;
@@ -218,6 +219,7 @@ static int load(struct dataplane *dp, const struct dataplane_size *size, struct 
 		return qerr_set(
 			err, -errno, "cannot tell the network namespace: %s", strerror(errno));
 	skel->rodata->our_netns = netns.st_ino;
+	skel->bss->iwarp_known = adopt; /* there may be connections in the table */
 	skel->rodata->depth_rdonly_cast = kernel_has_function("bpf_rdonly_cast");
 	bpf_map__set_max_entries(skel->maps.flows, size->flows);
 	bpf_map__set_max_entries(skel->maps.qps, size->flows);
@@ -267,7 +269,7 @@ static int open_and_load(
 		return qerr_set(err, -errno, "cannot open the BPF object: %s", libbpf_words);
 	code = place_maps(dp, err);
 	if (!code)
-		code = load(dp, size, err);
+		code = load(dp, size, adopt, err);
 	if (!code)
 		code = share_memory(dp, err);
 	if (!code)

@@ -17,7 +17,7 @@ static int link_kind_attr(const struct nlattr *attr, void *arg)
 	struct link_info *info = arg;
 
 	if (mnl_attr_get_type(attr) == IFLA_INFO_KIND &&
-		mnl_attr_validate(attr, MNL_TYPE_STRING) >= 0)
+		mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
 		strncpy(info->kind, mnl_attr_get_str(attr), sizeof(info->kind) - 1);
 	return MNL_CB_OK;
 }
@@ -41,7 +41,7 @@ static int link_attr(const struct nlattr *attr, void *arg)
 
 	switch (mnl_attr_get_type(attr)) {
 	case IFLA_IFNAME:
-		if (mnl_attr_validate(attr, MNL_TYPE_STRING) >= 0)
+		if (mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0)
 			strncpy(info->name, mnl_attr_get_str(attr), sizeof(info->name) - 1);
 		break;
 	case IFLA_MTU:

@@ -113,15 +113,21 @@ static void fault_text(
 	}
 }
 
+/* The kernel's own codes go to 4095; anything beyond is no answer of its. */
+static int sane_code(int code)
+{
+	return code < -4095 ? -EPROTO : code;
+}
+
 static void batch_fault(struct rtnl *nl, const struct nlmsghdr *nlh)
 {
 	const struct nlmsgerr *e = mnl_nlmsg_get_payload(nlh);
 	struct rtnl_fault *fault = &nl->faults.last;
 	struct extack ext = extack_of_error(nlh);
 
-	fault->code = e->error;
+	fault->code = sane_code(e->error);
 	fault->index = nlh->nlmsg_seq - nl->batch_seq;
-	fault_text(fault->text, sizeof(fault->text), e->error, &ext, NULL);
+	fault_text(fault->text, sizeof(fault->text), fault->code, &ext, NULL);
 	if (!nl->faults.count++)
 		nl->faults.first = *fault;
 }
@@ -144,6 +150,7 @@ static void take_stray(struct rtnl *nl, const struct nlmsghdr *nlh)
 static void exchange_end(struct exchange *ex, int code, const struct extack *ext)
 {
 	ex->done = true;
+	code = sane_code(code);
 	if (code >= 0 || ex->result)
 		return;
 	ex->result = code;
@@ -222,7 +229,9 @@ static int receive_datagram(struct rtnl *nl, struct exchange *ex, int flags)
 	if (msg.msg_flags & MSG_TRUNC)
 		return -EMSGSIZE;
 	left = (int)got;
-	for (; mnl_nlmsg_ok(nlh, left); nlh = mnl_nlmsg_next(nlh, &left))
+	/* libmnl takes a length of over 2 GiB for a negative one */
+	for (; mnl_nlmsg_ok(nlh, left) && nlh->nlmsg_len <= (uint32_t)left;
+		nlh = mnl_nlmsg_next(nlh, &left))
 		take_message(nl, ex, nlh);
 	return 0;
 }

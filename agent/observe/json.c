@@ -80,6 +80,38 @@ static json_t *address_json(const __be32 addr[4])
 	return json_string(text);
 }
 
+/* The names whose bits are set. */
+static json_t *names_json(const char *const *names, size_t count, unsigned int bits)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < count; i++)
+		if (bits >> i & 1)
+			json_array_append_new(list, json_string(names[i]));
+	return list;
+}
+
+/* What tells a sick flow from a sound one. */
+static json_t *health_json(const struct flow *flow)
+{
+	static const char *const codes[NAK_CODES] = {"psn_sequence", "invalid_request",
+		"remote_access", "remote_operational", "invalid_rd_request"};
+	static const char *const ecn[] = {"not_ect", "ect1", "ect0", "ce"};
+	static const char *const operations[] = {
+#define X(id, name) name,
+		WIRE_OPERATIONS(X)
+#undef X
+	};
+	json_t *naks = json_object();
+
+	for (size_t i = 0; i < NAK_CODES; i++)
+		json_object_set_new(naks, codes[i], json_integer(flow->naks[i]));
+	return json_pack("{s:o, s:i, s:i, s:i, s:o, s:o}", "naks", naks, "rnr", (int)flow->rnr,
+		"dscp", flow->tos >> 2, "packet_bytes_max", flow->bytes_max, "ecn",
+		names_json(ecn, sizeof(ecn) / sizeof(ecn[0]), flow->ecn_seen), "operations",
+		names_json(operations, OPERATION_COUNT, flow->operations));
+}
+
 json_t *snapshot_flow_json(const struct snapshot_flow *f)
 {
 	static const char *const sources[] = {"unknown", "cm", "policy"};
@@ -94,5 +126,6 @@ json_t *snapshot_flow_json(const struct snapshot_flow *f)
 	json_object_set_new(
 		doc, "peer_qpn", f->pair.peer_qpn ? json_integer(f->pair.peer_qpn) : json_null());
 	json_object_set_new(doc, "rate_bps", f->rate_bps ? json_integer(f->rate_bps) : json_null());
+	json_object_update_new(doc, health_json(&f->flow));
 	return doc;
 }

@@ -17,6 +17,12 @@ static const char *const suppressed_names[] = {
 #undef X
 };
 
+static const char *const tunnel_names[] = {
+#define X(id, name) name,
+	WIRE_TUNNELS(X)
+#undef X
+};
+
 static const char *const drop_names[] = {
 #define X(id, name) name,
 	PORT_DROPS(X)
@@ -36,6 +42,15 @@ static const struct port_metric {
 	offsetof(struct port_stats, field), sizeof(names) / sizeof(names[0]), label, names
 	{"quench_frames_total", "Frames that arrived, by what they are.",
 		MANY(frames, "kind", kind_names)},
+	{"quench_roce_tunnelled_total", "RoCE frames that arrived in a tunnel, by its kind.",
+		MANY(tunnels, "tunnel", tunnel_names)},
+	{"quench_ce_inside_total", "RoCE frames in a tunnel that arrived with CE set inside.",
+		ONE(ce_inside)},
+	{"quench_trust_disagrees_total",
+		"RoCE frames whose DSCP and VLAN priority mean different classes.",
+		ONE(trust_disagrees)},
+	{"quench_headers_far_total", "Frames whose headers did not lie in the linear part.",
+		ONE(headers_far)},
 	{"quench_ce_received_total", "RoCE frames that arrived with CE set.", ONE(ce_received)},
 	{"quench_ce_marked_total", "Frames that quench marked CE on their way out.",
 		ONE(ce_marked)},

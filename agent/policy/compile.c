@@ -24,6 +24,19 @@ static void compile_class(const struct policy_class *from, struct class_conf *to
 	to->slope = (uint64_t)(from->ecn.pmax * SLOPE_ONE / (to->kmax_bytes - to->kmin_bytes));
 }
 
+static void compile_protocols(const struct policy_protocols *from, struct conf *conf)
+{
+	conf->udp_ports = (struct wire_ports)WIRE_PORTS_DEFAULT;
+	conf->udp_ports.roce = WIRE_HTONS(from->roce_port);
+	conf->udp_ports.geneve = WIRE_HTONS(from->geneve_port);
+	if (from->vxlan_ports.count)
+		memset(conf->udp_ports.vxlan, 0, sizeof(conf->udp_ports.vxlan));
+	for (uint32_t i = 0; i < from->vxlan_ports.count; i++)
+		conf->udp_ports.vxlan[i] = WIRE_HTONS(from->vxlan_ports.port[i]);
+	for (uint32_t i = 0; i < from->iwarp_ports.count; i++)
+		conf->iwarp_ports[i] = WIRE_HTONS(from->iwarp_ports.port[i]);
+}
+
 void compile_conf(const struct policy *policy, struct conf *conf)
 {
 	memset(conf, 0, sizeof(*conf));
@@ -31,6 +44,7 @@ void compile_conf(const struct policy *policy, struct conf *conf)
 	conf->slots = compile_slots(policy);
 	conf->cnp_tos = policy->cnp.dscp << 2;
 	conf->cnp_pcp = policy->cnp.priority;
+	compile_protocols(&policy->protocols, conf);
 	memset(conf->dscp_class, CLASS_NONE, sizeof(conf->dscp_class));
 	memset(conf->pcp_class, CLASS_NONE, sizeof(conf->pcp_class));
 	for (size_t c = 0; c < policy->classes_count; c++) {
@@ -46,7 +60,19 @@ void compile_conf(const struct policy *policy, struct conf *conf)
 	}
 }
 
-uint32_t compile_port_flags(const struct policy *policy, const struct policy_port *port)
+static uint32_t trust_flags(enum port_trust trust)
+{
+	static const uint32_t flags[] = {
+		[TRUST_DSCP_PCP] = PORT_TRUST_DSCP | PORT_TRUST_PCP,
+		[TRUST_PCP_DSCP] = PORT_TRUST_DSCP | PORT_TRUST_PCP | PORT_PCP_FIRST,
+		[TRUST_DSCP] = PORT_TRUST_DSCP,
+		[TRUST_PCP] = PORT_TRUST_PCP,
+	};
+
+	return flags[trust];
+}
+
+static uint32_t role_flags(const struct policy *policy, const struct policy_port *port)
 {
 	bool notify = policy->cnp.generate != CNP_OFF;
 
@@ -56,6 +82,11 @@ uint32_t compile_port_flags(const struct policy *policy, const struct policy_por
 		return PORT_ENDS_PAUSE | PORT_MARKS |
 		       (notify && port->notify ? PORT_NOTIFY_EGRESS : 0);
 	return 0;
+}
+
+uint32_t compile_port_flags(const struct policy *policy, const struct policy_port *port)
+{
+	return role_flags(policy, port) | trust_flags(port->trust);
 }
 
 uint8_t compile_reaction_class(const struct policy *policy)

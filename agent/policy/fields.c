@@ -33,6 +33,14 @@ static const struct field_word xdp_words[] = {
 	{},
 };
 
+static const struct field_word trust_words[] = {
+	{"dscp-pcp", TRUST_DSCP_PCP, false},
+	{"pcp-dscp", TRUST_PCP_DSCP, false},
+	{"dscp", TRUST_DSCP, false},
+	{"pcp", TRUST_PCP, false},
+	{},
+};
+
 static const struct field_word bool_words[] = {
 	{"true", true, false},
 	{"false", false, false},
@@ -80,6 +88,9 @@ const struct field policy_fields[] = {
 	{ SECTION_PORT, "xdp", FIELD_WORD, .fallback = "native", .words = xdp_words,
 	  AT(struct policy_port, xdp),
 	  .help = "generic-ok accepts the kernel's slow XDP where the driver has none" },
+	{ SECTION_PORT, "trust", FIELD_WORD, .fallback = "dscp-pcp", .words = trust_words,
+	  AT(struct policy_port, trust),
+	  .help = "what says a frame's class; of two, the first that the frame has" },
 	{ SECTION_PORT, "notify", FIELD_WORD, .fallback = "false", .words = bool_words,
 	  AT(struct policy_port, notify),
 	  .help = "make CNPs here for the receivers behind this port" },
@@ -200,6 +211,22 @@ const struct field policy_fields[] = {
 	  .offset = 0, .size = sizeof(struct policy_observe),
 	  .help = "where metrics are served; in quotes" },
 
+	{ SECTION_TOP, "protocols", FIELD_MAP, .child = SECTION_PROTOCOLS,
+	  AT(struct policy, protocols),
+	  .help = "what tells protocols apart that standards do not" },
+	{ SECTION_PROTOCOLS, "roce_port", FIELD_COUNT, .min = "1", .max = "65535",
+	  .fallback = "4791", AT(struct policy_protocols, roce_port),
+	  .help = "the UDP port of RoCEv2" },
+	{ SECTION_PROTOCOLS, "vxlan_ports", FIELD_PORTS, .min = "1", .max = "65535",
+	  AT(struct policy_protocols, vxlan_ports),
+	  .help = "up to 4 UDP ports; absent: 4789 and 8472" },
+	{ SECTION_PROTOCOLS, "geneve_port", FIELD_COUNT, .zero = "off", .min = "1", .max = "65535",
+	  .fallback = "6081", AT(struct policy_protocols, geneve_port),
+	  .help = "the UDP port of GENEVE" },
+	{ SECTION_PROTOCOLS, "iwarp_ports", FIELD_PORTS, .min = "1", .max = "65535",
+	  AT(struct policy_protocols, iwarp_ports),
+	  .help = "up to 4 TCP ports that are iWARP, beside connections that begin with MPA" },
+
 	{ SECTION_TOP, "flows_max", FIELD_COUNT, .min = "1024", .max = "1048576",
 	  .fallback = "65536", AT(struct policy, flows_max),
 	  .help = "the size of the flow table" },
@@ -274,6 +301,7 @@ static enum units_kind units_of(const struct field *field)
 		[FIELD_RATIO] = UNITS_RATIO,
 		[FIELD_COUNT] = UNITS_COUNT,
 		[FIELD_SET] = UNITS_COUNT,
+		[FIELD_PORTS] = UNITS_COUNT,
 	};
 
 	return kinds[field->kind];
@@ -342,6 +370,24 @@ static int read_set_member(
 	if (mask & 1ULL << value.num)
 		return qerr_set(err, -EINVAL, "%s is there twice", text_quote(text).text);
 	return store_uint(field, base, mask | 1ULL << value.num);
+}
+
+static int read_port_member(
+	const struct field *field, const char *text, void *base, struct qerr *err)
+{
+	struct policy_l4_ports *ports = (void *)((char *)base + field->offset);
+	struct units_value value;
+	int ret = parse_number(field, text, &value, err);
+
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < ports->count; i++)
+		if (ports->port[i] == value.num)
+			return qerr_set(err, -EINVAL, "%s is there twice", text_quote(text).text);
+	if (ports->count == POLICY_L4_PORTS_MAX)
+		return qerr_set(err, -EINVAL, "more than %d ports", POLICY_L4_PORTS_MAX);
+	ports->port[ports->count++] = value.num;
+	return 0;
 }
 
 static int read_word(const struct field *field, const char *text, void *base, struct qerr *err)
@@ -500,6 +546,7 @@ static const struct kind kinds[FIELD_KINDS_COUNT] = {
 	[FIELD_LISTEN] = {read_listen, "ADDRESS:PORT",
 		"ADDRESS:PORT, an IPv6 address in [], a port of 1 to 65535"},
 	[FIELD_SET] = {read_set_member, "list of numbers", NULL},
+	[FIELD_PORTS] = {read_port_member, "list of ports", NULL},
 	[FIELD_MAP] = {NULL, "map", ""},
 	[FIELD_LIST] = {NULL, "list of maps", NULL},
 };

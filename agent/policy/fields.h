@@ -18,6 +18,7 @@ enum field_section {
 	SECTION_DCQCN,
 	SECTION_PAIR,
 	SECTION_OBSERVE,
+	SECTION_PROTOCOLS,
 };
 
 enum field_kind {
@@ -33,6 +34,7 @@ enum field_kind {
 	FIELD_ENDPOINT, /* struct policy_endpoint */
 	FIELD_LISTEN,	/* struct policy_observe */
 	FIELD_SET,	/* a list of small counts; unsigned integer, bit n: n is in it */
+	FIELD_PORTS,	/* a list of TCP or UDP ports; struct policy_l4_ports */
 	FIELD_MAP,	/* a nested section in place */
 	FIELD_LIST,	/* an array of a nested section */
 	FIELD_KINDS_COUNT,

@@ -305,6 +305,7 @@ static void read_value(struct reader *reader, const struct field *field, const y
 		read_list(reader, field, node, base, path);
 		break;
 	case FIELD_SET:
+	case FIELD_PORTS:
 		read_set(reader, field, node, base, path);
 		break;
 	default:

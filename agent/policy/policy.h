@@ -19,6 +19,7 @@
 
 enum port_role { PORT_GATEWAY, PORT_HOST, PORT_NIC, PORT_MONITOR };
 enum port_xdp { PORT_XDP_NATIVE, PORT_XDP_GENERIC_OK };
+enum port_trust { TRUST_DSCP_PCP, TRUST_PCP_DSCP, TRUST_DSCP, TRUST_PCP };
 enum class_kind { CLASS_LOSSLESS, CLASS_SEMI_LOSSLESS, CLASS_LOSSY };
 enum cnp_generate { CNP_OFF, CNP_ON_CE, CNP_AT_MARK };
 enum dcqcn_variant { DCQCN_SIGCOMM15 };
@@ -27,10 +28,11 @@ struct policy_port {
 	char name[IFNAMSIZ];
 	enum port_role role;
 	enum port_xdp xdp;
-	uint64_t rate_bps; /* what the port may send, shaped by us; wire bit/s; 0: not given */
-	bool notify;	   /* make CNPs here for the receivers behind this port */
-	bool replace_mq;   /* may stand in for the device's own mq */
-	int line;	   /* where the port stands in the file */
+	enum port_trust trust; /* what says the class; of two, the first that a frame has */
+	uint64_t rate_bps;     /* what the port may send, shaped by us; wire bit/s; 0: not given */
+	bool notify;	       /* make CNPs here for the receivers behind this port */
+	bool replace_mq;       /* may stand in for the device's own mq */
+	int line;	       /* where the port stands in the file */
 };
 
 struct policy_ecn {
@@ -84,6 +86,21 @@ struct policy_pair {
 	struct policy_endpoint a, b;
 };
 
+#define POLICY_L4_PORTS_MAX 4
+
+struct policy_l4_ports {
+	uint16_t port[POLICY_L4_PORTS_MAX];
+	uint32_t count;
+};
+
+/* What tells protocols apart that standards do not. */
+struct policy_protocols {
+	uint16_t roce_port;
+	uint16_t geneve_port;		    /* 0: not looked into */
+	struct policy_l4_ports vxlan_ports; /* none: the usual ones */
+	struct policy_l4_ports iwarp_ports; /* beside connections that begin with MPA */
+};
+
 struct policy_observe {
 	char host[64]; /* numeric address */
 	uint16_t port;
@@ -100,6 +117,7 @@ struct policy {
 	struct policy_pair pairs[POLICY_PAIRS_MAX];
 	size_t pairs_count;
 	struct policy_observe observe;
+	struct policy_protocols protocols;
 	uint32_t flows_max; /* size of the flow table */
 	bool repair;	    /* make queues again that somebody else deleted */
 };

@@ -7,7 +7,7 @@
 #ifndef QUENCH_ABI_H
 #define QUENCH_ABI_H
 
-#include "quench/wire.h"
+#include "quench/wire_cm.h"
 
 enum {
 	ABI_VERSION = 1,
@@ -17,6 +17,8 @@ enum {
 	SLOT_LOCAL = 0,
 	QP_CLASSES_MAX = 4096, /* in one port's pool */
 	CLASS_NONE = 0xff,
+	IWARP_PORTS_MAX = 4,
+	NAK_CODES = 5, /* AETH_NAK_PSN_SEQUENCE to AETH_NAK_INVALID_RD_REQUEST */
 };
 
 /*
@@ -63,6 +65,9 @@ enum {
 	PORT_ARMED = 1 << 3,	  /* the egress hook that turns clones into CNPs is in place */
 	PORT_MARKS = 1 << 4,	  /* ECN marking by depth */
 	PORT_ENDS_PAUSE = 1 << 5, /* pause frames end here: a port that only looks lets them pass */
+	PORT_TRUST_DSCP = 1 << 6,
+	PORT_TRUST_PCP = 1 << 7,
+	PORT_PCP_FIRST = 1 << 8, /* of frames that have both; otherwise the DSCP decides */
 };
 
 struct class_conf {
@@ -84,11 +89,14 @@ struct conf {
 	__u8 cnp_tos;
 	__u8 cnp_pcp; /* in the VLAN tag of a CNP about a tagged frame */
 	__u8 zero[6];
+	struct wire_ports udp_ports;
+	__be16 iwarp_ports[IWARP_PORTS_MAX]; /* TCP; 0: none */
+	__u32 zero2;
 	__u8 dscp_class[64]; /* class of each DSCP, or CLASS_NONE */
 	__u8 pcp_class[8];   /* for frames without an IP header */
 	struct class_conf classes[CLASSES_MAX];
 };
-_Static_assert(sizeof(struct conf) == 296, "conf");
+_Static_assert(sizeof(struct conf) == 320, "conf");
 
 /*
  * skb->mark of a clone of ours, and of nothing else: the whole value says what it is to become. A
@@ -197,7 +205,11 @@ enum port_drop {
 
 struct port_stats { /* by slot, per CPU */
 	__u64 frames[WIRE_KIND_COUNT];
+	__u64 tunnels[TUNNEL_COUNT]; /* RoCE frames in a tunnel, by its kind - 1 */
+	__u64 headers_far;	     /* frames whose headers lay beyond the linear part */
+	__u64 trust_disagrees;	     /* RoCE frames whose DSCP and PCP mean different classes */
 	__u64 ce_received;
+	__u64 ce_inside; /* RoCE frames in a tunnel that carry CE themselves */
 	__u64 ce_marked;
 	__u64 cnp_sent;
 	__u64 cnp_received;
@@ -218,6 +230,18 @@ struct port_stats { /* by slot, per CPU */
 struct flow {
 	__u64 packets; /* of CPU `cpu`; see flow_packets() */
 	__u64 bytes;   /* of the IP packet or GRH: ICRC counted, Ethernet and its padding not */
+	__u64 last_ns; /* CLOCK_MONOTONIC: of the frame, or conf.now_ns */
+	__u32 cpu;
+	__u32 psn;	 /* the last request's */
+	__u16 slot;	 /* the port it was last seen on */
+	__u16 bytes_max; /* of one frame, as in bytes */
+	__u8 psn_known;
+	__u8 l3;
+	__u8 tos;	 /* of the last frame */
+	__u8 ecn_seen;	 /* bit n: ECN codepoint n */
+	__u8 operations; /* bit n: enum wire_operation n */
+	__u8 zero[3];
+	__u32 rnr; /* RNR NAKs */
 	__u64 packets_elsewhere;
 	__u64 bytes_elsewhere;
 	__u64 ce;
@@ -225,15 +249,10 @@ struct flow {
 	__u64 cnp;	       /* about this flow: made here, or come by for its sender */
 	__u64 psn_gaps;	       /* requests whose PSN jumped ahead */
 	__u64 retransmissions; /* requests whose PSN had been seen */
-	__u64 last_ns;	       /* CLOCK_MONOTONIC: of the frame, or conf.now_ns */
-	__u32 cpu;
-	__u32 psn;  /* the last request's */
-	__u16 slot; /* the port it was last seen on */
-	__u8 psn_known;
-	__u8 l3;
-	__u32 zero;
+	__u32 naks[NAK_CODES]; /* of nak, those with each code */
+	__u32 zero2;
 };
-_Static_assert(sizeof(struct flow) == 96, "flow");
+_Static_assert(sizeof(struct flow) == 128, "flow");
 
 static inline __u64 flow_packets(const struct flow *flow)
 {
@@ -252,7 +271,7 @@ struct qp {
 	__u32 leaf;	  /* QP class, or QP_SHARED_LEAF */
 	__u32 generation; /* of that class when it was taken */
 };
-_Static_assert(sizeof(struct qp) == 112, "qp");
+_Static_assert(sizeof(struct qp) == 144, "qp");
 #define QP_SHARED_LEAF 0xffffffffu
 
 /*
@@ -262,6 +281,7 @@ _Static_assert(sizeof(struct qp) == 112, "qp");
  */
 struct qp_class {
 	struct flow_key owner;
+	__u32 zero;
 	__u64 last_ns;
 	__u64 bytes; /* queued here so far, by all owners */
 	__u32 generation;
@@ -308,8 +328,7 @@ struct event {
 	__u64 time_ns;
 	struct flow_key key; /* CNP: of the data flow that is to slow down; CM: of the message */
 	struct wire_cm cm;   /* CM */
-	__u32 zero;
 };
-_Static_assert(sizeof(struct event) == 80, "event");
+_Static_assert(sizeof(struct event) == 72, "event");
 
 #endif

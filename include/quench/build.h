@@ -324,8 +324,10 @@ WIRE_INLINE __u32 wire_icrc_packet(
 /* The ICRC that a parsed frame of a RoCE kind should carry; it must be whole, up to icrc_off. */
 WIRE_INLINE __u32 wire_icrc(const __u8 *frame, const struct wire_frame *f)
 {
-	return wire_icrc_packet(frame + f->l3_off, (enum wire_l3)f->l3, f->l4_off - f->l3_off,
-		f->bth_off - f->l3_off, f->icrc_off - f->l3_off);
+	__u16 l3_off = wire_roce_l3_off(f);
+
+	return wire_icrc_packet(frame + l3_off, (enum wire_l3)wire_roce_l3(f), f->l4_off - l3_off,
+		f->bth_off - l3_off, f->icrc_off - l3_off);
 }
 
 /* Checksum of an IPv4 header without options whose check field is 0, as stored (RFC 791). */

@@ -153,8 +153,8 @@ static void number_frame(struct gateway_ends_bpf__bss *bss, uint8_t *frame)
 	if (!bss->start_ns)
 		bss->start_ns = now_ns();
 	memcpy(&bth, (uint8_t *)bss->headers + BTH_OFF, sizeof(bth));
-	bth.ecn_dqpn = htonl(ntohl(bth.ecn_dqpn) + bss->qp);
-	bth.ack_psn = htonl(bss->psn & BTH_PSN_MASK);
+	bth.ecn_dqpn = WIRE_HTONL(WIRE_NTOHL(bth.ecn_dqpn) + bss->qp);
+	bth.ack_psn = WIRE_HTONL(bss->psn & BTH_PSN_MASK);
 	memcpy(frame + BTH_OFF, &bth, sizeof(bth));
 	if (++bss->qp < bss->qps)
 		return;

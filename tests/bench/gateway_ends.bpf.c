@@ -38,8 +38,8 @@ int inject(struct xdp_md *ctx)
 		start_ns = bpf_ktime_get_ns();
 	for (i = 0; i < HEADER_WORDS; i++)
 		words[i] = headers[i];
-	bth->ecn_dqpn = bpf_htonl(bpf_ntohl(bth->ecn_dqpn) + qp);
-	bth->ack_psn = bpf_htonl(psn & BTH_PSN_MASK);
+	bth->ecn_dqpn = WIRE_HTONL(WIRE_NTOHL(bth->ecn_dqpn) + qp);
+	bth->ack_psn = WIRE_HTONL(psn & BTH_PSN_MASK);
 	if (++qp >= qps) {
 		qp = 0;
 		psn++;
@@ -67,10 +67,10 @@ int count(struct xdp_md *ctx)
 	struct wire_ipv4 *ip = (void *)(eth + 1);
 	struct wire_udp *udp = (void *)(ip + 1);
 
-	if ((void *)(udp + 1) > end || eth->type != bpf_htons(ETHERTYPE_IPV4) ||
+	if ((void *)(udp + 1) > end || eth->type != WIRE_HTONS(ETHERTYPE_IPV4) ||
 		ip->protocol != IP_PROTO_UDP)
 		return XDP_DROP;
-	if (udp->dst == bpf_htons(ROCE_V2_UDP_PORT)) {
+	if (udp->dst == WIRE_HTONS(ROCE_V2_UDP_PORT)) {
 		roce_frames++;
 		roce_bytes += bpf_xdp_get_buff_len(ctx);
 	} else {

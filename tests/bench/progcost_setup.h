@@ -360,7 +360,7 @@ static void configure(const struct bench *b)
 	const __u32 mark_above_bytes = b->deep ? DEPTH_BYTES - 1 : MARK_ABOVE_BYTES;
 	const struct port_conf measured = {
 		.slot = SLOT_MEASURED,
-		.flags = b->port_flags,
+		.flags = b->port_flags | PORT_TRUST_DSCP | PORT_TRUST_PCP,
 		.qp_count = QP_POOL,
 		.reaction_class = ROCE_CLASS,
 		.generation = 1,
@@ -369,7 +369,8 @@ static void configure(const struct bench *b)
 	struct conf conf = {.now_ns = clock_ns(CLOCK_MONOTONIC),
 		.cnp_interval_ns = an_hour_ns,
 		.slots = SLOTS,
-		.cnp_tos = TOS_CNP};
+		.cnp_tos = TOS_CNP,
+		.udp_ports = WIRE_PORTS_DEFAULT};
 
 	memset(conf.dscp_class, CLASS_NONE, sizeof(conf.dscp_class));
 	memset(conf.pcp_class, CLASS_NONE, sizeof(conf.pcp_class));

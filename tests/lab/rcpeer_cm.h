@@ -9,7 +9,6 @@
 #include "rcpeer_frame.h"
 
 enum {
-	CM_DREP = 0x16, /* the one answer that wire_read_cm leaves out: it makes and ends nothing */
 	CM_QKEY = 0x80010000,
 	CM_SERVICE_PREFIX_TCP = 0x01060000, /* RDMA_PS_TCP; the port is in the low 16 bits */
 	CM_TIMEOUT_CODE = 20,		    /* 4.096 us * 2^20: about 4.3 s */
@@ -173,14 +172,8 @@ static void cm_write(__u8 mad[MAD_BYTES], __u16 attribute, const struct cm_end *
 static bool cm_read(const __u8 *frame, const struct wire_frame *f, struct wire_cm *cm)
 {
 	unsigned int mad_off = f->bth_off + BTH_BYTES + DETH_BYTES;
-	const __u8 *mad = frame + mad_off;
 
-	if (f->icrc_off < mad_off + MAD_BYTES)
-		return false;
-	if (wire_read_cm(mad, cm))
-		return true;
-	cm->remote_id = wire_be32_at(mad + CM_REMOTE_ID);
-	return mad[1] == MAD_CLASS_CM && cm->attribute == CM_DREP;
+	return f->icrc_off >= mad_off + MAD_BYTES && wire_read_cm(frame + mad_off, cm);
 }
 
 static __u16 cm_service_port(const __u8 *frame, const struct wire_frame *f)

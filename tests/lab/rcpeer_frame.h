@@ -10,7 +10,7 @@
 #include <endian.h>
 #include <string.h>
 #include <libdeflate.h>
-#include "quench/wire.h"
+#include "quench/wire_cm.h"
 
 enum {
 	DUMMY_LRH_BYTES = 8, /* the ICRC starts over an LRH that RoCE does not have */

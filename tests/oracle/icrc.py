@@ -15,7 +15,11 @@ from typing import NamedTuple, Optional
 
 TAG_TYPES = (0x8100, 0x88A8, 0x9100)
 ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_ROCE_V1 = 0x0800, 0x86DD, 0x8915
-PROTO_UDP, NEXT_HEADER_BTH, ROCE_PORT = 17, 0x1B, 4791
+ETHERTYPE_BRIDGED, ERSPAN_2, ERSPAN_3 = 0x6558, 0x88BE, 0x22EB
+PROTO_UDP, PROTO_GRE, NEXT_HEADER_BTH, ROCE_PORT = 17, 47, 0x1B, 4791
+VXLAN_PORTS, GENEVE_PORT = (4789, 8472), 6081
+IPV6_OPTIONS, IPV6_FRAGMENT, IPV6_HEADERS_MAX = (0, 43, 60), 44, 4
+GRE_CHECKSUM, GRE_ROUTING, GRE_KEY, GRE_SEQUENCE, GRE_VERSION = 0x8000, 0x4000, 0x2000, 0x1000, 0x0007
 BTH_BYTES, ICRC_BYTES = 12, 4
 
 
@@ -29,9 +33,8 @@ class Span(NamedTuple):
     version: int  # 4, or 6 for IPv6 and the GRH
 
 
-def skip_tags(frame: bytes) -> tuple[int, int]:
+def skip_tags(frame: bytes, at: int = 12) -> tuple[int, int]:
     """The ethertype behind all VLAN tags and the offset of what follows it."""
-    at = 12
     (ethertype,) = struct.unpack_from("!H", frame, at)
     while ethertype in TAG_TYPES:
         at += 4
@@ -39,42 +42,90 @@ def skip_tags(frame: bytes) -> tuple[int, int]:
     return ethertype, at + 2
 
 
-def udp_is_roce(frame: bytes, udp: int) -> bool:
-    return struct.unpack_from("!H", frame, udp + 2)[0] == ROCE_PORT
+def locate_inside(frame: bytes, ethertype: int, at: int) -> Optional[Span]:
+    """What a tunnel carries: an Ethernet frame, or what the ethertype says."""
+    if ethertype == ETHERTYPE_BRIDGED:
+        ethertype, at = skip_tags(frame, at + 12)
+    return locate_type(frame, ethertype, at, True)
 
 
-def locate_ipv4(frame: bytes, l3: int) -> Optional[Span]:
+def locate_gre(frame: bytes, gre: int) -> Optional[Span]:
+    flags, ethertype = struct.unpack_from("!HH", frame, gre)
+    if flags & (GRE_ROUTING | GRE_VERSION):
+        return None
+    at = gre + 4 + 4 * sum(bool(flags & bit) for bit in (GRE_CHECKSUM, GRE_KEY, GRE_SEQUENCE))
+    if ethertype == ERSPAN_2:
+        return locate_inside(frame, ETHERTYPE_BRIDGED, at + (8 if flags & GRE_SEQUENCE else 0))
+    if ethertype == ERSPAN_3:
+        (kind,) = struct.unpack_from("!H", frame, at + 10)  # P, 5 bits of frame type, ..., 1 bit: more
+        if kind & 0x7C00:
+            return None
+        return locate_inside(frame, ETHERTYPE_BRIDGED, at + 12 + 8 * (kind & 1))
+    return locate_inside(frame, ethertype, at)
+
+
+def locate_udp(frame: bytes, l3: int, udp: int, end: int, version: int, inside: bool) -> Optional[Span]:
+    (port,) = struct.unpack_from("!H", frame, udp + 2)
+    if port == ROCE_PORT:
+        return Span(l3, udp, udp + 8, end, version)
+    if inside:
+        return None
+    first, ethertype = struct.unpack_from("!BxH", frame, udp + 8)
+    if port in VXLAN_PORTS and first & 0x08:
+        return locate_inside(frame, ETHERTYPE_BRIDGED, udp + 16)
+    if port == GENEVE_PORT and not first & 0xC0:
+        return locate_inside(frame, ethertype, udp + 16 + 4 * (first & 0x3F))
+    return None
+
+
+def locate_ipv4(frame: bytes, l3: int, inside: bool) -> Optional[Span]:
     version_ihl, _, total_len, _, frag, _, proto = struct.unpack_from("!BBHHHBB", frame, l3)
-    udp = l3 + 4 * (version_ihl & 15)
-    if version_ihl >> 4 != 4 or udp < l3 + 20 or proto != PROTO_UDP or frag & 0x3FFF:
+    upper = l3 + 4 * (version_ihl & 15)
+    if version_ihl >> 4 != 4 or upper < l3 + 20 or frag & 0x3FFF:
         return None
-    if not udp_is_roce(frame, udp):
-        return None
-    return Span(l3, udp, udp + 8, l3 + total_len, 4)
+    if proto == PROTO_UDP:
+        return locate_udp(frame, l3, upper, l3 + total_len, 4, inside)
+    return locate_gre(frame, upper) if proto == PROTO_GRE and not inside else None
 
 
-def locate_ipv6(frame: bytes, l3: int, grh: bool) -> Optional[Span]:
+def skip_ipv6_headers(frame: bytes, next_header: int, at: int) -> tuple[Optional[int], int]:
+    """The transport behind the extension headers and where it starts; None for a fragment."""
+    for _ in range(IPV6_HEADERS_MAX):
+        if next_header not in (*IPV6_OPTIONS, IPV6_FRAGMENT):
+            break
+        following, length, fragment = struct.unpack_from("!BBH", frame, at)
+        if next_header == IPV6_FRAGMENT and fragment & 0xFFF9:
+            return None, at
+        at += 8 if next_header == IPV6_FRAGMENT else 8 + 8 * length
+        next_header = following
+    return next_header, at
+
+
+def locate_ipv6(frame: bytes, l3: int, grh: bool, inside: bool) -> Optional[Span]:
     first, payload_len, next_header = struct.unpack_from("!IHB", frame, l3)
-    upper = l3 + 40
-    if first >> 28 != 6 or next_header != (NEXT_HEADER_BTH if grh else PROTO_UDP):
+    upper, end = l3 + 40, l3 + 40 + payload_len
+    if first >> 28 != 6:
         return None
     if grh:
-        return Span(l3, None, upper, upper + payload_len, 6)
-    if not udp_is_roce(frame, upper):
-        return None
-    return Span(l3, upper, upper + 8, upper + payload_len, 6)
+        return Span(l3, None, upper, end, 6) if next_header == NEXT_HEADER_BTH else None
+    transport, upper = skip_ipv6_headers(frame, next_header, upper)
+    if transport == PROTO_UDP:
+        return locate_udp(frame, l3, upper, end, 6, inside)
+    return locate_gre(frame, upper) if transport == PROTO_GRE and not inside else None
+
+
+def locate_type(frame: bytes, ethertype: int, at: int, inside: bool) -> Optional[Span]:
+    if ethertype == ETHERTYPE_IPV4:
+        return locate_ipv4(frame, at, inside)
+    if ethertype in (ETHERTYPE_IPV6, ETHERTYPE_ROCE_V1):
+        return locate_ipv6(frame, at, ethertype == ETHERTYPE_ROCE_V1, inside)
+    return None
 
 
 def locate(frame: bytes) -> Optional[Span]:
-    """Where the parts of a RoCE frame are; None when it is no whole RoCE frame."""
+    """Where the parts of a RoCE frame are, in a tunnel perhaps; None when it is no whole RoCE frame."""
     try:
-        ethertype, l3 = skip_tags(frame)
-        if ethertype == ETHERTYPE_IPV4:
-            span = locate_ipv4(frame, l3)
-        elif ethertype in (ETHERTYPE_IPV6, ETHERTYPE_ROCE_V1):
-            span = locate_ipv6(frame, l3, ethertype == ETHERTYPE_ROCE_V1)
-        else:
-            return None
+        span = locate_type(frame, *skip_tags(frame), False)
     except struct.error:
         return None
     if span is None or span.end > len(frame) or span.bth + BTH_BYTES + ICRC_BYTES > span.end:

@@ -20,13 +20,15 @@ from scapy.layers.inet import IP, UDP  # noqa: E402
 from scapy.layers.l2 import Ether  # noqa: E402
 
 import check_cnps  # noqa: E402
+import formats  # noqa: E402
 import icrc  # noqa: E402
 
 TESTS = Path(__file__).resolve().parent.parent
 VECTORS, CAPTURES = TESTS / "vectors", TESTS / "captures"
 CHECK_CNPS, ICRC_PY = TESTS / "oracle/check_cnps.py", TESTS / "oracle/icrc.py"
 WITH_ICRC = ("rocev2", "rocev1", "cnp", "cm", "unknown_opcode")
-CUT_ON_PURPOSE = ("headers_whole_payload_cut", "headers_whole_icrc_cut")
+WITHOUT_ICRC = ("other", "fragment", "truncated", "pfc", "pause", "iwarp", "macsec", "too_many_headers")
+NOT_SEALED = ("headers_whole_payload_cut", "headers_whole_icrc_cut", "other_protocol_at_4791")
 
 failures = 0
 
@@ -46,7 +48,7 @@ def rows(name: str) -> Iterator[list[str]]:
 def scapy_icrc(frame: bytes) -> Optional[bytes]:
     """The ICRC by scapy, which knows IPv4 only."""
     packet = Ether(check_cnps.without_padding(frame))
-    if IP not in packet or BTH not in packet:
+    if BTH not in packet or not isinstance(packet[BTH].underlayer.underlayer, IP):
         return None
     return packet[BTH].compute_icrc(b"")
 
@@ -91,11 +93,11 @@ def check_vectors() -> None:
 
 
 def check_frames() -> None:
-    """What frames.txt and cm.txt call RoCE carries a right ICRC, in scapy's eyes too."""
-    frames = [(r[0], r[1], r[-1]) for r in rows("frames.txt") if r[0] not in CUT_ON_PURPOSE]
+    """What the files call RoCE carries a right ICRC, in scapy's eyes too."""
+    frames = [(r[0], r[1], r[-1]) for name in ("frames.txt", "formats.txt") for r in rows(name)]
     frames += [(r[0], "cm", r[-1]) for r in rows("cm.txt")]
     for name, kind, frame_hex in frames:
-        if kind not in WITH_ICRC:
+        if kind not in WITH_ICRC or name in NOT_SEALED:
             continue
         frame = bytes.fromhex(frame_hex)
         should, carried = icrc.icrc(frame), icrc.carried(frame)
@@ -106,11 +108,16 @@ def check_frames() -> None:
 
 def check_other_frames() -> None:
     """icrc.py gives no ICRC for what is cut short or is no RoCE."""
-    for name, kind, frame_hex in rows("frames.txt"):
-        if kind in ("other", "fragment", "truncated", "pfc", "pause") or name in CUT_ON_PURPOSE:
-            if name == "tag_type_9100":  # icrc.py reads past it, wire_parse does not
-                continue
-            check(f"no icrc {name}", icrc.icrc(bytes.fromhex(frame_hex)) is None)
+    for row in [row for name in ("frames.txt", "formats.txt") for row in rows(name)]:
+        if row[1] in WITHOUT_ICRC or row[0].endswith("_cut"):
+            check(f"no icrc {row[0]}", icrc.icrc(bytes.fromhex(row[-1])) is None)
+
+
+def check_formats() -> None:
+    """The committed frames are those that scapy builds."""
+    have, made = (VECTORS / "formats.txt").read_text(), formats.text()
+    differ = [a.split()[0] for a, b in zip(have.splitlines(), made.splitlines()) if a != b]
+    check("formats.txt is what formats.py makes", have == made, f"other rows: {differ[:3]}")
 
 
 def check_captures() -> None:
@@ -290,6 +297,7 @@ def main() -> int:
     check_vectors()
     check_frames()
     check_other_frames()
+    check_formats()
     check_captures()
     check_icrc_command()
     check_check_cnps()

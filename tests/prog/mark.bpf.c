@@ -8,6 +8,7 @@
 
 enum { DEPTHS_MAX = 16, DRAWS_MAX = 1 << 22 };
 
+struct conf conf = {.udp_ports = WIRE_PORTS_DEFAULT};
 struct class_conf cls;
 __u32 depths[DEPTHS_MAX];
 __u32 depth_count;
@@ -44,7 +45,7 @@ int quench_mark(struct __sk_buff *skb)
 {
 	struct wire_frame f;
 
-	frame_read(skb, &f);
+	frame_read(skb, &conf, &f);
 	mark_frame(skb, &cls, &f, depths[0], &stats);
 	return f.tos;
 }

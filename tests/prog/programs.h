@@ -20,6 +20,7 @@ enum {
 	RING_BYTES = 4096,
 	INTERVAL_NS = 1000000000,
 	NOW_NS = 12345, /* by the agent's clock */
+	TRUSTS_BOTH = PORT_TRUST_DSCP | PORT_TRUST_PCP,
 
 	TCX_EGRESS = 47,  /* attach type, which Debian 12's headers do not know */
 	ANSWER_MS = 2000, /* a frame that has not come by then does not come */
@@ -31,6 +32,7 @@ enum { TOS_NOT_ECT = 0x68, TOS_ECT1 = 0x69, TOS_ECT0 = 0x6a, TOS_CE = 0x6b };
 static struct quench_bpf *skel;
 
 static const struct port_conf port_default = {
+	.flags = TRUSTS_BOTH,
 	.slot = PORT_SLOT,
 	.qp_count = QP_POOL,
 	.reaction_class = ROCE_CLASS,
@@ -55,12 +57,12 @@ static inline void port_take_place(__u32 ifindex)
 	map_put(skel->maps.port_places, &(__u32){port_place(ifindex)}, &other);
 }
 
-/* The port lo with these PORT_* flags. */
+/* The port lo with these PORT_* flags; it trusts both DSCP and PCP. */
 static inline void port_set_flags(__u32 flags)
 {
 	struct port_conf port = port_default;
 
-	port.flags = flags;
+	port.flags = flags | TRUSTS_BOTH;
 	port_set(LOOPBACK, &port);
 }
 
@@ -78,6 +80,7 @@ static inline struct conf conf_default(void)
 		.cnp_interval_ns = INTERVAL_NS,
 		.slots = SLOTS,
 		.cnp_tos = 0xc0,
+		.udp_ports = WIRE_PORTS_DEFAULT,
 	};
 	int i;
 

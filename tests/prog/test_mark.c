@@ -20,16 +20,14 @@ static struct mark_bpf *skel;
 
 static int open_program(void **state)
 {
-	(void)state;
 	skel = mark_bpf__open_and_load();
-	return skel ? 0 : -1;
+	return skel ? read_vectors(state) : -1;
 }
 
 static int close_program(void **state)
 {
-	(void)state;
 	mark_bpf__destroy(skel);
-	return 0;
+	return free_vectors(state);
 }
 
 /* A class as policy makes it. */
@@ -297,6 +295,35 @@ static void mark_leaves_the_icrc_valid(void **state)
 	}
 }
 
+/* The outer header of a tunnel is marked when it says ECT itself, whatever the inner one says. */
+static void mark_of_tunnel_touches_the_outer_header_alone(void **state)
+{
+	static const struct {
+		const char *name;
+		__u8 before, after; /* the outer TOS */
+	} tunnels[] = {
+		{"tunnel_outer_not_inner_ect", 0x00, 0x00},
+		{"tunnel_only_inner_ce", 0x00, 0x00},
+		{"tunnel_outer_ect_inner_not", 0x02, 0x03},
+		{"tunnel_only_outer_ce", 0x6b, 0x6b},
+	};
+	size_t i;
+
+	(void)state;
+	set_curve(KMIN, KMAX, 1.0);
+	for (i = 0; i < COUNT(tunnels); i++) {
+		const struct row *r = find_row(&format_rows, tunnels[i].name);
+		static struct frame out;
+		struct frame f = {.data = r->frame, .len = r->len, .l3_off = ETH_HEADER_BYTES};
+
+		assert_int_equal(r->frame[15], tunnels[i].before);
+		assert_int_equal(mark(&f, &out), tunnels[i].after);
+		frame_set_tos(&f, L3_IPV4, tunnels[i].after);
+		assert_int_equal(out.len, f.len);
+		assert_memory_equal(out.data, f.data, f.len);
+	}
+}
+
 static void mark_of_class_without_ecn_never(void **state)
 {
 	static struct frame f, out;
@@ -337,6 +364,7 @@ int main(void)
 		cmocka_unit_test(mark_of_ipv6_behind_a_tag_is_the_same),
 		cmocka_unit_test(mark_ipv4_checksum_equals_full_recomputation),
 		cmocka_unit_test(mark_leaves_the_icrc_valid),
+		cmocka_unit_test(mark_of_tunnel_touches_the_outer_header_alone),
 		cmocka_unit_test(mark_of_class_without_ecn_never),
 		cmocka_unit_test(mark_of_frame_without_ip_header_never),
 	};

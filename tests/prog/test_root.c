@@ -141,6 +141,68 @@ static void root_frame_of_no_class_goes_to_default(void **state)
 	assert_stats("default", (struct port_stats){.depth_unknown = 1});
 }
 
+static void root_unlisted_dscp_goes_to_default(void **state)
+{
+	struct conf conf = conf_default();
+	int dscp, listed = 0;
+
+	(void)state;
+	for (dscp = 0; dscp < 64; dscp++) {
+		struct frame_spec spec = {.opcode = OP_RC_SEND_ONLY, .tos = dscp << 2};
+		__u8 cls = conf.dscp_class[dscp];
+		struct skb_run r = {0};
+
+		assert_int_equal(run_spec(&r, spec),
+			cls == CLASS_NONE ? MINOR_DEFAULT : MINOR_PRIORITY + cls);
+		listed += cls != CLASS_NONE;
+	}
+	assert_int_equal(listed, 2);
+}
+
+/* The tag's PCP is 3: OTHER_CLASS. DSCP 26 is ROCE_CLASS, DSCP 0 no class. */
+static void root_trusted_field_alone_decides(void **state)
+{
+	static const struct frame_spec untagged = {.tos = TOS_ECT0},
+				       tagged = {.tos = TOS_ECT0, .tags = 1},
+				       tagged_0 = {.tags = 1}, grh = {.l3 = L3_GRH, .tags = 1};
+	static const struct {
+		__u32 trust;
+		const struct frame_spec *spec;
+		int minor;
+	} cases[] = {
+		{PORT_TRUST_PCP, &untagged, MINOR_DEFAULT},
+		{PORT_TRUST_PCP, &tagged, MINOR_PRIORITY + OTHER_CLASS},
+		{PORT_TRUST_PCP, &tagged_0, MINOR_PRIORITY + OTHER_CLASS},
+		{PORT_TRUST_PCP, &grh, MINOR_PRIORITY + OTHER_CLASS},
+		{PORT_TRUST_DSCP, &untagged, MINOR_PRIORITY + ROCE_CLASS},
+		{PORT_TRUST_DSCP, &tagged, MINOR_PRIORITY + ROCE_CLASS},
+		{PORT_TRUST_DSCP, &tagged_0, MINOR_DEFAULT},
+		{PORT_TRUST_DSCP, &grh, MINOR_DEFAULT},
+		{TRUSTS_BOTH, &tagged, MINOR_PRIORITY + ROCE_CLASS},
+		{TRUSTS_BOTH, &tagged_0, MINOR_DEFAULT},
+		{TRUSTS_BOTH, &grh, MINOR_PRIORITY + OTHER_CLASS},
+		{TRUSTS_BOTH | PORT_PCP_FIRST, &untagged, MINOR_PRIORITY + ROCE_CLASS},
+		{TRUSTS_BOTH | PORT_PCP_FIRST, &tagged, MINOR_PRIORITY + OTHER_CLASS},
+		{0, &tagged, MINOR_DEFAULT},
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < COUNT(cases); i++) {
+		struct port_conf port = port_default;
+		struct frame_spec spec = *cases[i].spec;
+		struct skb_run r = {0};
+		int minor;
+
+		port.flags = cases[i].trust;
+		port_set(LOOPBACK, &port);
+		spec.opcode = OP_RC_SEND_ONLY;
+		minor = run_spec(&r, spec);
+		if (minor != cases[i].minor)
+			fail_msg("row %zu: class %#x, not %#x", i, minor, cases[i].minor);
+	}
+}
+
 static void root_cnp_goes_to_control_whatever_its_dscp(void **state)
 {
 	struct frame_spec cnp = {.opcode = OP_CNP, .payload_bytes = 16, .tos = 0xc0};
@@ -464,7 +526,7 @@ static void tree_set_flags(__u32 flags, __u32 generation)
 {
 	struct port_conf port = port_default;
 
-	port.flags = flags;
+	port.flags = flags | TRUSTS_BOTH;
 	port.generation = generation;
 	port_set(tree_port, &port);
 }
@@ -839,6 +901,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		root_test(root_dscp_decides_class_and_leaf),
 		root_test(root_frame_of_no_class_goes_to_default),
+		root_test(root_unlisted_dscp_goes_to_default),
+		root_test(root_trusted_field_alone_decides),
 		root_test(root_cnp_goes_to_control_whatever_its_dscp),
 		root_test(root_ingress_port_decides_leaf),
 		root_test(root_marked_clone_goes_to_sink_and_is_counted),

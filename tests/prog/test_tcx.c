@@ -86,8 +86,8 @@ static const struct morph_case {
 					     .payload_bytes = 80,
 					     .l3 = L3_IPV6,
 					     .udp_check = 0xbeef}},
-	{"shorter than a CNP, IPv4", {.opcode = OP_RC_WRITE_ONLY}},
-	{"shorter than a CNP, IPv6", {.opcode = OP_RC_WRITE_ONLY, .l3 = L3_IPV6}},
+	{"shorter than a CNP, IPv4", {.opcode = OP_RC_SEND_ONLY}},
+	{"shorter than a CNP, IPv6", {.opcode = OP_RC_SEND_ONLY, .l3 = L3_IPV6}},
 	{"as long as BPF_PROG_RUN can make one",
 		{.opcode = OP_RC_WRITE_ONLY, .payload_bytes = RUN_FRAME_MAX - 80}},
 	{"a read response", {.opcode = OP_RC_READ_RESPONSE_ONLY, .payload_bytes = 68}},
@@ -579,7 +579,7 @@ static int gateway_close(void **state)
 
 static void leave_port_set(__u32 flags, const __u8 mac[6])
 {
-	struct port_conf port = {.slot = AWAY_SLOT, .flags = flags, .generation = 1};
+	struct port_conf port = {.slot = AWAY_SLOT, .flags = flags | TRUSTS_BOTH, .generation = 1};
 
 	memcpy(port.mac, mac, 6);
 	port_set(leave_port, &port);

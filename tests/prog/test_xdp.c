@@ -41,15 +41,29 @@ static bool flow_exists(const struct flow_key *key)
 	return !bpf_map_lookup_elem(bpf_map__fd(skel->maps.flows), key, &flow);
 }
 
+/* Do the frame's DSCP and PCP mean two classes of conf_default? */
+static bool trusts_disagree(const struct wire_frame *f)
+{
+	struct conf conf = conf_default();
+
+	return f->pcp < 8 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) &&
+	       conf.dscp_class[f->tos >> 2] != conf.pcp_class[f->pcp];
+}
+
 /* What the counters must be after one frame of that kind. */
 static struct port_stats stats_of_one(const struct wire_frame *f)
 {
 	struct port_stats want = {0};
 
 	want.frames[f->kind] = 1;
-	if (wire_is_roce(f->kind) && wire_is_ce(f->tos))
-		want.ce_received = 1;
-	if (f->kind == WIRE_CNP)
+	if (wire_is_roce(f->kind)) {
+		want.ce_received = wire_is_ce(f->tos);
+		want.trust_disagrees = trusts_disagree(f);
+		want.ce_inside = f->tunnel && wire_is_ce(f->inner_tos);
+		if (f->tunnel)
+			want.tunnels[f->tunnel - 1] = 1;
+	}
+	if (f->kind == WIRE_CNP && !f->tunnel)
 		want.cnp_received = want.cnp_unknown_pair = 1;
 	if (f->kind == WIRE_PFC || f->kind == WIRE_PAUSE || f->kind == WIRE_MAC_CONTROL)
 		want.drops[PORT_DROP_PAUSE] = 1;
@@ -77,6 +91,17 @@ static void forget_flow(const struct flow_key *key)
 	bpf_map_delete_elem(bpf_map__fd(skel->maps.flows), key);
 }
 
+/* Neither direction of the TCP connection is iWARP any more. */
+static void forget_iwarp(const struct flow_key *key)
+{
+	struct flow_key back = {.dst_qpn = key->dst_qpn << 16 | key->dst_qpn >> 16};
+
+	memcpy(back.src, key->dst, sizeof(back.src));
+	memcpy(back.dst, key->src, sizeof(back.dst));
+	bpf_map_delete_elem(bpf_map__fd(skel->maps.iwarp), key);
+	bpf_map_delete_elem(bpf_map__fd(skel->maps.iwarp), &back);
+}
+
 static void xdp_every_vector_moves_the_counters_of_its_kind_only(void **state)
 {
 	size_t i, j;
@@ -97,6 +122,7 @@ static void xdp_every_vector_moves_the_counters_of_its_kind_only(void **state)
 			assert_stats(r->field[0], stats_of_one(&f));
 			assert_int_equal(flow_exists(&f.key), wire_is_roce(f.kind));
 			forget_flow(&f.key);
+			forget_iwarp(&f.key);
 		}
 }
 

@@ -3,55 +3,69 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "far.bpf.h"
+#include "frame.bpf.h"
 #include "quench/build.h"
+#include "verdict.h"
 
-enum { PACKET_MAX = 512 };
+struct conf conf = {.udp_ports = WIRE_PORTS_DEFAULT};
+struct verdict verdict;
+static struct far_headers far;
 
-struct verdict {
-	struct wire_frame frame;
-	__u32 icrc; /* least significant byte first on the wire; 0 without a BTH */
-	__u8 packet[PACKET_MAX];
-};
+SEC("xdp")
+int quench_parse(struct xdp_md *ctx)
+{
+	return frame_parse_xdp(ctx, &conf, &verdict.frame);
+}
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct verdict);
-} verdicts SEC(".maps");
+SEC("tc")
+int quench_parse_tc(struct __sk_buff *skb)
+{
+	return frame_parse(skb, &conf, &verdict.frame);
+}
+
+/* As if no header lay in the linear part. */
+SEC("xdp")
+int quench_parse_far(struct xdp_md *ctx)
+{
+	__u64 count = bpf_xdp_get_buff_len(ctx);
+
+	if (count > FAR_HEADERS_BYTES)
+		count = FAR_HEADERS_BYTES;
+	if (!count || bpf_xdp_load_bytes(ctx, 0, far.bytes, count))
+		return WIRE_KIND_COUNT;
+	far.count = count;
+	return frame_parse_far(&far, &conf, &verdict.frame);
+}
 
 static long icrc_step(__u32 i, __u32 *crc)
 {
-	__u32 zero = 0;
-	struct verdict *v = bpf_map_lookup_elem(&verdicts, &zero);
+	const struct wire_frame *f = &verdict.frame;
+	__u32 l3_off = wire_roce_l3_off(f);
 
-	if (!v || i >= (__u32)(v->frame.icrc_off - v->frame.l3_off))
+	if (i >= f->icrc_off - l3_off)
 		return 1;
-	*crc = wire_crc32_byte(*crc,
-		wire_icrc_byte(v->frame.l3, v->frame.l4_off - v->frame.l3_off,
-			v->frame.bth_off - v->frame.l3_off, i, v->packet[i & (PACKET_MAX - 1)]));
+	*crc = wire_crc32_byte(
+		*crc, wire_icrc_byte(wire_roce_l3(f), f->l4_off - l3_off, f->bth_off - l3_off, i,
+			      verdict.packet[i & (PACKET_MAX - 1)]));
 	return 0;
 }
 
 SEC("xdp")
 int quench_verdict(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 zero = 0, crc = ICRC_SEED, len;
-	struct verdict *v = bpf_map_lookup_elem(&verdicts, &zero);
+	struct wire_frame *f = &verdict.frame;
+	__u32 crc = ICRC_SEED, len;
 
-	if (!v)
-		return XDP_ABORTED;
-	wire_frame_init(&v->frame);
-	wire_parse(data, end, &v->frame);
-	v->icrc = 0;
-	len = v->frame.icrc_off - v->frame.l3_off;
-	if (!v->frame.bth_off || !len || len > PACKET_MAX)
+	frame_parse_xdp(ctx, &conf, f);
+	verdict.icrc = 0;
+	len = f->icrc_off - wire_roce_l3_off(f);
+	if (!f->bth_off || !len || len > PACKET_MAX)
 		return XDP_PASS;
-	if (bpf_xdp_load_bytes(ctx, v->frame.l3_off, v->packet, len))
+	if (bpf_xdp_load_bytes(ctx, wire_roce_l3_off(f), verdict.packet, len))
 		return XDP_ABORTED;
 	bpf_loop(PACKET_MAX, icrc_step, &crc, 0);
-	v->icrc = ~crc;
+	verdict.icrc = ~crc;
 	return XDP_PASS;
 }
 

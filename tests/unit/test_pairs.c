@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,14 @@ static struct pairs_changes dreq(
 	struct pairs *p, const struct host *src, const struct host *dst, uint32_t qpn)
 {
 	struct wire_cm cm = {.attribute = CM_DREQ, .qpn = qpn};
+
+	return pairs_learn(p, src->addr, dst->addr, &cm, 0);
+}
+
+static struct pairs_changes tell(struct pairs *p, const struct host *src, const struct host *dst,
+	__u16 attribute, uint32_t remote_id)
+{
+	struct wire_cm cm = {.attribute = attribute, .remote_id = remote_id};
 
 	return pairs_learn(p, src->addr, dst->addr, &cm, 0);
 }
@@ -227,6 +236,42 @@ static void rep_from_another_host_is_ignored(void **state)
 	req(p, &h1, &h2, 7, 0x11);
 	assert_nothing(rep(p, &h3, &h1, 7, 0x66));
 	assert_only(rep(p, &h2, &h1, 7, 0x12), PAIRS_UP, at(&h1, 0x11), at(&h2, 0x12));
+}
+
+static void rej_ends_the_handshake(void **state)
+{
+	struct pairs *p = *state;
+
+	assert_nothing(req(p, &h1, &h2, 7, 10));
+	assert_nothing(tell(p, &h2, &h1, CM_REJ, 7));
+	assert_nothing(rep(p, &h2, &h1, 7, 20));
+}
+
+static void rej_of_another_host_or_request_is_ignored(void **state)
+{
+	struct pairs *p = *state;
+
+	assert_nothing(req(p, &h1, &h2, 7, 10));
+	assert_nothing(tell(p, &h3, &h1, CM_REJ, 7));
+	assert_nothing(tell(p, &h2, &h1, CM_REJ, 8));
+	assert_nothing(tell(p, &h1, &h2, CM_REJ, 7));
+	assert_only(rep(p, &h2, &h1, 7, 20), PAIRS_UP, at(&h1, 10), at(&h2, 20));
+}
+
+static void messages_that_make_and_end_nothing_change_nothing(void **state)
+{
+	static const __u16 others[] = {CM_MRA, CM_RTU, CM_LAP, CM_DREP};
+	struct pairs *p = *state;
+	size_t i;
+
+	connect_pair(p, &h1, 10, &h2, 20);
+	assert_nothing(req(p, &h1, &h2, 7, 11));
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		assert_nothing(tell(p, &h2, &h1, others[i], 7));
+		assert_nothing(tell(p, &h1, &h2, others[i], 7));
+	}
+	assert_peer(p, at(&h1, 10), at(&h2, 20));
+	assert_only(rep(p, &h2, &h1, 7, 21), PAIRS_UP, at(&h1, 11), at(&h2, 21));
 }
 
 static void same_comm_id_on_two_hosts_is_two_handshakes(void **state)
@@ -514,6 +559,9 @@ int main(void)
 		TABLE_TEST(rep_repeated_after_dreq_brings_nothing_back),
 		TABLE_TEST(rep_without_req_is_ignored),
 		TABLE_TEST(rep_from_another_host_is_ignored),
+		TABLE_TEST(rej_ends_the_handshake),
+		TABLE_TEST(rej_of_another_host_or_request_is_ignored),
+		TABLE_TEST(messages_that_make_and_end_nothing_change_nothing),
 		TABLE_TEST(same_comm_id_on_two_hosts_is_two_handshakes),
 		TABLE_TEST(same_qpn_on_both_hosts_is_a_pair),
 		TABLE_TEST(pair_within_one_host_is_a_pair_but_not_with_itself),

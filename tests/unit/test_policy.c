@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 
+#include "policy/compile.h"
 #include "policy/fields.h"
 #include "policy/policy.h"
 
@@ -21,8 +22,9 @@
 #define ECN  "ecn: {kmin: 20KB, kmax: 100KB, pmax: 10%}"
 #define ROCE "name: roce, priority: 3, dscp: [26], kind: lossless, limit: 1MiB"
 
-#define TOP_KEYS   "version, ports, classes, cnp, dcqcn, pairs, observe, flows_max or repair"
-#define PORT_KEYS  "name, role, rate, xdp, notify or replace_mq"
+#define TOP_KEYS                                                                                   \
+	"version, ports, classes, cnp, dcqcn, pairs, observe, protocols, flows_max or repair"
+#define PORT_KEYS  "name, role, rate, xdp, trust, notify or replace_mq"
 #define CLASS_KEYS "name, priority, dscp, pcp, kind, limit or ecn"
 
 static struct policy policy;
@@ -205,6 +207,59 @@ static void policy_parse_full_has_every_value(void **state)
 	assert_false(policy.repair);
 }
 
+static void policy_protocols_become_ports_that_programs_look_at(void **state)
+{
+	struct conf conf;
+
+	(void)state;
+	assert_good("version: 1\n"
+		    "ports: [{name: eth0, role: monitor}]\n");
+	compile_conf(&policy, &conf);
+	assert_int_equal(conf.udp_ports.roce, htons(4791));
+	assert_int_equal(conf.udp_ports.geneve, htons(6081));
+	assert_int_equal(conf.udp_ports.vxlan[0], htons(4789));
+	assert_int_equal(conf.udp_ports.vxlan[1], htons(8472));
+	assert_int_equal(conf.udp_ports.vxlan[2], 0);
+	assert_int_equal(conf.iwarp_ports[0], 0);
+	assert_good("version: 1\n"
+		    "ports: [{name: eth0, role: monitor}]\n"
+		    "protocols: {roce_port: 1021, geneve_port: off, vxlan_ports: [250],\n"
+		    "            iwarp_ports: [4420, 65535]}\n");
+	compile_conf(&policy, &conf);
+	assert_int_equal(conf.udp_ports.roce, htons(1021));
+	assert_int_equal(conf.udp_ports.geneve, 0);
+	assert_int_equal(conf.udp_ports.vxlan[0], htons(250));
+	assert_int_equal(conf.udp_ports.vxlan[1], 0);
+	assert_int_equal(conf.iwarp_ports[0], htons(4420));
+	assert_int_equal(conf.iwarp_ports[1], htons(65535));
+	assert_int_equal(conf.iwarp_ports[2], 0);
+}
+
+static void policy_trust_says_which_field_decides(void **state)
+{
+	static const struct {
+		const char *word;
+		uint32_t flags;
+	} cases[] = {
+		{"dscp-pcp", PORT_TRUST_DSCP | PORT_TRUST_PCP},
+		{"pcp-dscp", PORT_TRUST_DSCP | PORT_TRUST_PCP | PORT_PCP_FIRST},
+		{"dscp", PORT_TRUST_DSCP},
+		{"pcp", PORT_TRUST_PCP},
+	};
+	char text[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text),
+			"version: 1\nports: [{name: eth0, role: monitor, trust: %s}]\n",
+			cases[i].word);
+		assert_good(text);
+		assert_int_equal(compile_port_flags(&policy, &policy.ports[0]), cases[i].flags);
+	}
+	assert_good("version: 1\nports: [{name: eth0, role: monitor}]\n");
+	assert_int_equal(compile_port_flags(&policy, &policy.ports[0]), cases[0].flags);
+}
+
 static void policy_load_lab_has_its_values(void **state)
 {
 	const struct policy_class *roce = &policy.classes[0];
@@ -353,6 +408,18 @@ static void policy_parse_bad_value_is_placed(void **state)
 			"except '/' and ':'\n"
 			"3:37: ports[3].name: \"..\" is not a name; allowed 1 to 15 visible ASCII "
 			"characters except '/' and ':'"},
+		{HEAD "protocols: {roce_port: 0, vxlan_ports: [4789, 4789, 70000], geneve_port: "
+		      "no,\n"
+		      "  iwarp_ports: [1, 2, 3, 4, 5]}\n",
+			"3:24: protocols.roce_port: \"0\" is out of range; allowed 1 to 65535\n"
+			"3:47: protocols.vxlan_ports[1]: \"4789\" is there twice; allowed 1 to "
+			"65535\n"
+			"3:53: protocols.vxlan_ports[2]: \"70000\" is out of range; allowed 1 to "
+			"65535\n"
+			"3:74: protocols.geneve_port: \"no\" is not a whole number; allowed off, "
+			"or 1 "
+			"to 65535\n"
+			"4:29: protocols.iwarp_ports[4]: more than 4 ports; allowed 1 to 65535"},
 		{HEAD "classes: [{name: ro.ce, priority: 8, dscp: [64, 010, 26, 26], pcp: [8],\n"
 		      "  kind: lossles, limit: 1000}]\n",
 			"3:18: classes[0].name: \"ro.ce\" is not a name; allowed 1 to 31 letters, "
@@ -728,6 +795,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(policy_parse_minimal_has_defaults),
 		cmocka_unit_test(policy_parse_full_has_every_value),
+		cmocka_unit_test(policy_protocols_become_ports_that_programs_look_at),
+		cmocka_unit_test(policy_trust_says_which_field_decides),
 		cmocka_unit_test(policy_load_lab_has_its_values),
 		cmocka_unit_test(policy_parse_bad_yaml_is_placed),
 		cmocka_unit_test(policy_parse_bad_structure_is_placed),

@@ -9,15 +9,18 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "quench/wire.h"
+#include "quench/wire_cm.h"
+#include "vectors/promises.h"
 
-#define ICRC_VECTORS  "tests/vectors/icrc.txt"
-#define CM_VECTORS    "tests/vectors/cm.txt"
-#define FRAME_VECTORS "tests/vectors/frames.txt"
+#define ICRC_VECTORS   "tests/vectors/icrc.txt"
+#define CM_VECTORS     "tests/vectors/cm.txt"
+#define FRAME_VECTORS  "tests/vectors/frames.txt"
+#define FORMAT_VECTORS "tests/vectors/formats.txt"
 
 enum {
 	FIELDS_MAX = 8,
@@ -38,8 +41,8 @@ struct rows {
 	size_t count;
 };
 
-static struct rows icrc_rows, cm_rows, frame_rows;
-static struct rows *const all_rows[] = {&icrc_rows, &cm_rows, &frame_rows};
+static struct rows icrc_rows, cm_rows, frame_rows, format_rows;
+static struct rows *const all_rows[] = {&icrc_rows, &cm_rows, &frame_rows, &format_rows};
 
 static const char *const kind_names[WIRE_KIND_COUNT] = {
 #define X(id, name) [WIRE_##id] = name,
@@ -126,6 +129,7 @@ static inline int read_vectors(void **state)
 	read_rows(ICRC_VECTORS, 8, &icrc_rows);
 	read_rows(CM_VECTORS, 7, &cm_rows);
 	read_rows(FRAME_VECTORS, 3, &frame_rows);
+	read_rows(FORMAT_VECTORS, 4, &format_rows);
 	return 0;
 }
 

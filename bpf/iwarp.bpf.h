@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which TCP connections are iWARP: those that began with MPA, and those on ports that policy names.
+ */
+#ifndef QUENCH_IWARP_BPF_H
+#define QUENCH_IWARP_BPF_H
+
+#include "maps.bpf.h"
+
+/* Set by the first start frame, and by the agent when it takes over a table: most hosts have none.
+ */
+extern volatile __u32 iwarp_known;
+
+static inline __attribute__((always_inline)) bool iwarp_has_port(
+	const struct conf *conf, __u32 ports)
+{
+	__be16 src = WIRE_HTONS((__u16)(ports >> 16)), dst = WIRE_HTONS((__u16)ports);
+	int i;
+
+	for (i = 0; i < IWARP_PORTS_MAX && conf->iwarp_ports[i]; i++)
+		if (conf->iwarp_ports[i] == src || conf->iwarp_ports[i] == dst)
+			return true;
+	return false;
+}
+
+/* The connection of this start frame is iWARP from now on, in both directions. */
+static inline __attribute__((always_inline)) void iwarp_learn(const struct wire_frame *f)
+{
+	struct flow_key back = {.dst_qpn = f->key.dst_qpn << 16 | f->key.dst_qpn >> 16};
+	__u8 one = 1;
+
+	__builtin_memcpy(back.src, f->key.dst, sizeof(back.src));
+	__builtin_memcpy(back.dst, f->key.src, sizeof(back.dst));
+	bpf_map_update_elem(&iwarp, &f->key, &one, BPF_ANY);
+	bpf_map_update_elem(&iwarp, &back, &one, BPF_ANY);
+	iwarp_known = 1;
+}
+
+/* Is this TCP segment one of an iWARP connection? */
+static inline __attribute__((always_inline)) bool iwarp_is(
+	const struct conf *conf, const struct wire_frame *f)
+{
+	if (conf->iwarp_ports[0] && iwarp_has_port(conf, f->key.dst_qpn))
+		return true;
+	return iwarp_known && bpf_map_lookup_elem(&iwarp, &f->key);
+}
+
+#endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// Text for the policy reader. What it accepts must be within its ranges, and compile.
+#include "fuzz/fuzz.h"
+#include "policy/compile.h"
+#include "policy/policy.h"
+
+static size_t reports;
+
+static void count_report(void *arg, const char *text)
+{
+	(void)arg;
+	fuzz_expect(!strncmp(text, "fuzz:", 5), "a fault begins with the place");
+	fuzz_expect(!strchr(text, '\n'), "a fault is one line");
+	reports++;
+}
+
+static void check_classes(const struct policy *p)
+{
+	size_t i;
+
+	for (i = 0; i < p->classes_count; i++) {
+		const struct policy_class *c = &p->classes[i];
+
+		fuzz_expect(c->priority < 8, "priority");
+		fuzz_expect(memchr(c->name, 0, sizeof(c->name)) != NULL, "class name ends");
+		fuzz_expect(
+			!c->ecn.present || c->ecn.kmin_bytes <= c->ecn.kmax_bytes, "kmin, kmax");
+		fuzz_expect(!c->ecn.present || (c->ecn.pmax > 0 && c->ecn.pmax <= 1), "pmax");
+	}
+}
+
+static void check_policy(const struct policy *p)
+{
+	size_t i;
+
+	fuzz_expect(p->version == 1, "version");
+	fuzz_expect(p->ports_count <= POLICY_PORTS_MAX, "ports");
+	fuzz_expect(p->classes_count <= POLICY_CLASSES_MAX, "classes");
+	fuzz_expect(p->pairs_count <= POLICY_PAIRS_MAX, "pairs");
+	fuzz_expect(p->cnp.dscp < 64 && p->cnp.priority < 8, "CNP");
+	fuzz_expect(p->dcqcn.g > 0 && p->dcqcn.g <= 1, "g");
+	for (i = 0; i < p->ports_count; i++)
+		fuzz_expect(memchr(p->ports[i].name, 0, IFNAMSIZ) != NULL, "port name ends");
+	for (i = 0; i < p->pairs_count; i++)
+		fuzz_expect(p->pairs[i].a.qpn >= 2 && p->pairs[i].a.qpn <= 0xffffff, "QPN");
+	check_classes(p);
+}
+
+static void compile_policy(const struct policy *p)
+{
+	struct dcqcn_params params;
+	struct conf conf;
+	size_t i;
+
+	compile_conf(p, &conf);
+	fuzz_expect(compile_reaction_class(p) < CLASSES_MAX, "reaction class");
+	fuzz_expect(compile_slots(p) <= SLOTS_MAX, "slots");
+	for (i = 0; i < p->ports_count; i++) {
+		compile_port_flags(p, &p->ports[i]);
+		compile_dcqcn(p, &p->ports[i], &params);
+	}
+	for (i = 0; i < sizeof(conf.dscp_class); i++)
+		fuzz_expect(conf.dscp_class[i] < CLASSES_MAX || conf.dscp_class[i] == CLASS_NONE,
+			"class of a DSCP");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct policy policy;
+	int rc;
+
+	reports = 0;
+	rc = policy_parse((const char *)data, size, "fuzz", &policy, count_report, NULL);
+	fuzz_expect(!rc == !reports, "an error has a report, and a report is an error");
+	if (!rc) {
+		check_policy(&policy);
+		compile_policy(&policy);
+	}
+	return 0;
+}
