@@ -76,6 +76,37 @@ static inline __attribute__((always_inline)) void on_cm(struct xdp_md *ctx,
 		event_send_cm(&bytes, f, port, stats);
 }
 
+/* What there is to do about a frame that is no RoCE data; the verdict. */
+static inline __attribute__((always_inline)) int on_other(struct xdp_md *ctx, struct wire_frame *f,
+	const struct conf *conf, const struct port_conf *port, struct port_stats *stats)
+{
+	switch (f->kind) {
+	case WIRE_OTHER:
+		if (f->tcp_payload_off && iwarp_is(conf, f))
+			f->kind = WIRE_IWARP;
+		break;
+	case WIRE_IWARP:
+		iwarp_learn(f);
+		break;
+	case WIRE_CNP:
+		if (!f->tunnel)
+			on_cnp(f, port, stats);
+		break;
+	case WIRE_CM:
+		if (!f->tunnel)
+			on_cm(ctx, f, port, stats);
+		break;
+	case WIRE_PFC:
+	case WIRE_PAUSE:
+	case WIRE_MAC_CONTROL:
+		if (!(port->flags & PORT_ENDS_PAUSE))
+			break;
+		stats->drops[PORT_DROP_PAUSE]++;
+		return XDP_DROP;
+	}
+	return XDP_PASS;
+}
+
 SEC("xdp.frags")
 int quench_xdp(struct xdp_md *ctx)
 {
@@ -83,6 +114,7 @@ int quench_xdp(struct xdp_md *ctx)
 	struct conf *conf = conf_get();
 	struct port_stats *stats;
 	struct wire_frame f = {};
+	int verdict = XDP_PASS;
 
 	if (!port || !conf)
 		return XDP_PASS;
@@ -91,32 +123,11 @@ int quench_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (frame_parse_xdp(ctx, conf, &f) == WIRE_TRUNCATED && far_read(ctx, conf, &f))
 		stats->headers_far++;
-	if (f.kind == WIRE_OTHER && f.tcp_payload_off && iwarp_is(conf, &f))
-		f.kind = WIRE_IWARP;
-	else if (f.mpa)
-		iwarp_learn(&f);
+	if (wire_is_roce(f.kind))
+		on_roce(&f, conf, port, stats);
+	else
+		verdict = on_other(ctx, &f, conf, port, stats);
 	if (f.kind < WIRE_KIND_COUNT)
 		stats->frames[f.kind]++;
-	switch (f.kind) {
-	case WIRE_ROCEV2:
-	case WIRE_ROCEV1:
-		on_roce(&f, conf, port, stats);
-		return XDP_PASS;
-	case WIRE_CNP:
-		if (!f.tunnel)
-			on_cnp(&f, port, stats);
-		return XDP_PASS;
-	case WIRE_CM:
-		if (!f.tunnel)
-			on_cm(ctx, &f, port, stats);
-		return XDP_PASS;
-	case WIRE_PFC:
-	case WIRE_PAUSE:
-	case WIRE_MAC_CONTROL:
-		if (!(port->flags & PORT_ENDS_PAUSE))
-			return XDP_PASS;
-		stats->drops[PORT_DROP_PAUSE]++;
-		return XDP_DROP;
-	}
-	return XDP_PASS;
+	return verdict;
 }

@@ -13,6 +13,8 @@ struct slot {
 	bool busy;   /* in the list */
 	bool urgent; /* send whatever the rate is, however little it moved */
 	bool failed; /* the kernel may not have sent_bps */
+	bool cut;    /* in the list of cuts */
+	bool early;  /* a cut has been sent since the last tick */
 };
 
 struct reaction {
@@ -25,6 +27,9 @@ struct reaction {
 	uint32_t *busy;
 	uint32_t busy_count;
 	uint32_t *later; /* scratch of a tick */
+	/* Those that CNPs came for since reaction_cuts was last asked. */
+	uint32_t *cuts;
+	uint32_t cuts_count;
 };
 
 struct reaction *reaction_new(uint32_t classes, const struct dcqcn_params *params, double step)
@@ -43,7 +48,8 @@ struct reaction *reaction_new(uint32_t classes, const struct dcqcn_params *param
 	r->slots = calloc((size_t)classes + 1, sizeof(*r->slots));
 	r->busy = calloc((size_t)classes + 1, sizeof(*r->busy));
 	r->later = calloc((size_t)classes + 1, sizeof(*r->later));
-	if (!r->slots || !r->busy || !r->later) {
+	r->cuts = calloc((size_t)classes + 1, sizeof(*r->cuts));
+	if (!r->slots || !r->busy || !r->later || !r->cuts) {
 		reaction_free(r);
 		return NULL;
 	}
@@ -61,6 +67,7 @@ void reaction_free(struct reaction *r)
 	free(r->slots);
 	free(r->busy);
 	free(r->later);
+	free(r->cuts);
 	free(r);
 }
 
@@ -103,6 +110,9 @@ bool reaction_cnp(struct reaction *r, uint32_t class_index, uint32_t generation,
 	count_limited(r, was, s->dcqcn.limited);
 	s->urgent = true;
 	make_busy(r, class_index);
+	if (!s->cut)
+		r->cuts[r->cuts_count++] = class_index;
+	s->cut = true;
 	return true;
 }
 
@@ -155,6 +165,25 @@ static struct rate_change take_change(struct reaction *r, uint32_t class_index)
 	};
 }
 
+size_t reaction_cuts(struct reaction *r, struct rate_change *out, size_t max)
+{
+	size_t count = 0;
+	uint32_t i;
+
+	for (i = 0; i < r->cuts_count; i++) {
+		struct slot *s = &r->slots[r->cuts[i]];
+
+		s->cut = false;
+		if (!s->urgent || s->early || count == max || !must_send(r, s))
+			continue;
+		out[count++] = take_change(r, r->cuts[i]);
+		s->urgent = false;
+		s->early = true;
+	}
+	r->cuts_count = 0;
+	return count;
+}
+
 size_t reaction_tick(struct reaction *r, uint64_t now_ns, struct rate_change *out, size_t max)
 {
 	uint32_t i, unfit = 0, later = 0;
@@ -172,7 +201,7 @@ size_t reaction_tick(struct reaction *r, uint64_t now_ns, struct rate_change *ou
 			}
 			out[count++] = take_change(r, class_index);
 		}
-		s->urgent = false;
+		s->urgent = s->early = false;
 		s->busy = s->dcqcn.limited;
 		if (s->busy)
 			r->later[later++] = class_index;

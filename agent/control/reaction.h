@@ -42,9 +42,16 @@ void reaction_sent(struct reaction *r, uint32_t class_index, uint32_t generation
 	uint64_t now_ns);
 
 /*
+ * The first cut of each class since the last tick, at once: write at most max rates to send and
+ * return how many. The others, and those that do not fit, wait for the tick, so that a storm of
+ * CNPs costs no more than two changes a tick and class. What is written counts as sent.
+ */
+size_t reaction_cuts(struct reaction *r, struct rate_change *out, size_t max);
+
+/*
  * Bring every limited QP up to now_ns and write at most max rates to send, each class once;
  * returns how many. Written:
- *  - at once, any rate that a CNP has cut since it was last sent: a cut waits for one tick only;
+ *  - at once, any rate that a CNP has cut since it was last sent;
  *  - at once and exactly, the line rate of a class that came back to it or was given back;
  *  - an increase that moved by more than step since it was last sent.
  * What does not fit into out goes before anything else at the next tick. What is written counts

@@ -422,10 +422,26 @@ static void on_timer(struct fast *fast)
 		scan_port(fast, &fast->ports[slot], now);
 }
 
+/* The first cut of a QP does not wait for the timer. */
+static void send_cuts(struct fast *fast)
+{
+	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++) {
+		struct port *port = &fast->ports[slot];
+		size_t n;
+
+		if (!port->reaction || !port->conf.ifindex)
+			continue;
+		n = reaction_cuts(port->reaction, fast->changes, CHANGES_MAX);
+		if (n)
+			send_rates(fast, port, n);
+	}
+}
+
 static void take_events(struct fast *fast)
 {
 	fast->taken_events = 0;
 	dataplane_events_take(fast->dp);
+	send_cuts(fast);
 }
 
 static void *loop(void *arg)

@@ -103,6 +103,12 @@ static int install_tree(struct engine *engine, struct engine_port *port, struct 
 	return add_filter(engine, port, engine->adopt, err);
 }
 
+/* Only then is a hook worth what it costs every frame that leaves. */
+static bool may_send_cnps(const struct engine *engine, const struct engine_port *port)
+{
+	return port_has_queues(port) && compile_makes_cnps(engine->policy);
+}
+
 int port_install(struct engine *engine, struct engine_port *port, struct qerr *err)
 {
 	const char *name = port->policy->name;
@@ -110,7 +116,7 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 
 	code = dataplane_attach_xdp(engine->dp, name, ifindex,
 		port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, err);
-	if (!code && port_has_queues(port))
+	if (!code && may_send_cnps(engine, port))
 		code = dataplane_attach_tc(engine->dp, name, ifindex, port->conf.flags, err);
 	port->claimed = !code;
 	if (!code)
@@ -119,7 +125,7 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 		return code;
 	/* the hook that makes CNPs of clones is in place: from here on the programs know the port
 	 */
-	port->conf.flags |= port_has_queues(port) ? PORT_ARMED : 0;
+	port->conf.flags |= may_send_cnps(engine, port) ? PORT_ARMED : 0;
 	code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
 	if (code || !port_has_queues(port))
 		return code;
@@ -267,7 +273,7 @@ static void check_hooks(struct engine *engine, struct engine_port *port)
 		return;
 	code = dataplane_attach_xdp(engine->dp, name, ifindex,
 		port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, &err);
-	if (!code && port_has_queues(port))
+	if (!code && may_send_cnps(engine, port))
 		code = dataplane_attach_tc(engine->dp, name, ifindex, port->conf.flags, &err);
 	note_result(engine, port, code, &err, "somebody detached programs of ours; attached again");
 }

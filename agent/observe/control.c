@@ -76,6 +76,17 @@ static bool read_command(int fd, char *command)
 	return false;
 }
 
+/* Through a buffer: jansson writes a token at a time. */
+static void answer(int fd, const json_t *doc)
+{
+	FILE *out = fdopen(dup(fd), "w");
+
+	if (!out)
+		return;
+	json_dumpf(doc, out, JSON_INDENT(2));
+	fclose(out);
+}
+
 void control_serve(int listen_fd, control_fn fn, void *arg)
 {
 	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -89,7 +100,7 @@ void control_serve(int listen_fd, control_fn fn, void *arg)
 		doc = fn(arg, command);
 		if (!doc)
 			doc = json_pack("{s:s}", "error", "unknown command");
-		json_dumpfd(doc, fd, JSON_INDENT(2));
+		answer(fd, doc);
 	}
 	json_decref(doc);
 	close(fd);
@@ -98,7 +109,8 @@ void control_serve(int listen_fd, control_fn fn, void *arg)
 int control_ask(const char *path, const char *command, json_t **doc, struct qerr *err)
 {
 	struct sockaddr_un addr;
-	json_error_t where;
+	json_error_t where = {};
+	FILE *in;
 	int fd = socket_at(path, &addr, err);
 
 	if (fd < 0)
@@ -111,8 +123,12 @@ int control_ask(const char *path, const char *command, json_t **doc, struct qerr
 		return qerr_set(err, code, "no agent answers at %s: %s", path, strerror(-code));
 	}
 	dprintf(fd, "%s\n", command);
-	*doc = json_loadfd(fd, 0, &where);
-	close(fd);
+	in = fdopen(fd, "r");
+	*doc = in ? json_loadf(in, 0, &where) : NULL;
+	if (in)
+		fclose(in);
+	else
+		close(fd);
 	if (!*doc)
 		return qerr_set(
 			err, -EPROTO, "the agent at %s gave no answer: %s", path, where.text);

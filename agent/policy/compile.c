@@ -89,6 +89,15 @@ uint32_t compile_port_flags(const struct policy *policy, const struct policy_por
 	return role_flags(policy, port) | trust_flags(port->trust);
 }
 
+bool compile_makes_cnps(const struct policy *policy)
+{
+	for (size_t i = 0; i < policy->ports_count; i++)
+		if (compile_port_flags(policy, &policy->ports[i]) &
+			(PORT_NOTIFY_INGRESS | PORT_NOTIFY_EGRESS))
+			return true;
+	return false;
+}
+
 uint8_t compile_reaction_class(const struct policy *policy)
 {
 	size_t best = 0;

@@ -16,6 +16,9 @@ void compile_conf(const struct policy *policy, struct conf *conf);
 /* What port does, as PORT_* flags without PORT_ARMED. */
 uint32_t compile_port_flags(const struct policy *policy, const struct policy_port *port);
 
+/* Does any port make CNPs? Then any port with queues may have to send one out. */
+bool compile_makes_cnps(const struct policy *policy);
+
 /*
  * The class whose QPs a reaction point limits: the first lossless one with ECN, else the first
  * lossless one, else 0.

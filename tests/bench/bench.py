@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import control  # noqa: E402
 import gateway  # noqa: E402
+import growth  # noqa: E402
+import loop  # noqa: E402
 import programs  # noqa: E402
 from harness import QUICK_ROOM, Group, run_group  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON, TABLE = ROOT / "build/bench.json", ROOT / "build/bench.md"
 
-GROUPS: list[Group] = [*programs.GROUPS, *gateway.GROUPS]
+GROUPS: list[Group] = [*programs.GROUPS, *gateway.GROUPS, *control.GROUPS, *loop.GROUPS, *growth.GROUPS]
 
 
 def say(text: str) -> None:

@@ -35,8 +35,8 @@ def row(name: str, ours: str, other: Other = NONE, budget: Optional[float] = Non
 
 XDP = [
     row("XDP: data, known flow", "xdp_data", budget=DATA_NS),
-    row("XDP: data, known flow", "xdp_data", MINIMAL, 2.75),
-    row("XDP: data, known flow", "xdp_data", FILTER, 4.5),
+    row("XDP: data, known flow", "xdp_data", MINIMAL, 3),
+    row("XDP: data, known flow", "xdp_data", FILTER, 5),
     row("XDP: data over IPv6, known flow", "xdp_data_ipv6", EMPTY_XDP, 7),
     row("XDP: data with CE, known flow", "xdp_data_ce", EMPTY_XDP, 7.5),
     row("XDP: data, flow of another CPU", "xdp_data_elsewhere", EMPTY_XDP, 8),
@@ -46,16 +46,16 @@ XDP = [
     row("XDP: ACK, known flow", "xdp_ack", EMPTY_XDP, 7),
     row("XDP: CNP, known pair", "xdp_cnp", EMPTY_XDP, 10),
     row("XDP: CNP, known pair, event to the agent", "xdp_cnp_event", CNP_ALONE, 5),
-    row("XDP: PFC frame, ends here", "xdp_pfc", EMPTY_XDP, 2.5),
+    row("XDP: PFC frame, ends here", "xdp_pfc", EMPTY_XDP, 3),
     row("XDP: TCP", "xdp_tcp", budget=OTHER_NS),
-    row("XDP: TCP", "xdp_tcp", FILTER_TCP, 1.75),
+    row("XDP: TCP", "xdp_tcp", FILTER_TCP, 2.25),
 ]
 
 GROWTH = [
     row(f"XDP: data, another of {flows} flows each time", f"xdp_{key}",
         (f"minimal_{key}", "one lookup, three counters"), budget)  # fmt: skip
     for key, flows, budget in (
-        ("10", "10", 2.75),
+        ("10", "10", 3),
         ("1k", "1,000", 3.25),
         ("100k", "100,000", 4.25),
         ("1m", "1,048,576", 2.75),
@@ -64,15 +64,15 @@ GROWTH = [
 
 # The depth of the class is known in all of these: it is read from a real queue that holds frames.
 ROOT_CLASSIFIER = [
-    row("root: data below Kmin", "root_data", EMPTY_TC, 3),
-    row("root: data over IPv6 below Kmin", "root_data_ipv6", EMPTY_TC, 3),
+    row("root: data below Kmin", "root_data", EMPTY_TC, 3.25),
+    row("root: data over IPv6 below Kmin", "root_data_ipv6", EMPTY_TC, 3.25),
     row("root: data above Kmax, marked", "root_mark", EMPTY_TC, 4.25),
     row("root: data of a QP with a class", "root_qp", EMPTY_TC, 5),
     row("root: data of a QP without a class", "root_qp_shared", EMPTY_TC, 6),
     row("root: data of a QP without a record, table full", "root_qp_refused", EMPTY_TC, 8),
-    row("root: ACK", "root_ack", EMPTY_TC, 3),
-    row("root: CNP", "root_cnp", EMPTY_TC, 2.4),
-    row("root: TCP", "root_tcp", EMPTY_TC, 2.1),
+    row("root: ACK", "root_ack", EMPTY_TC, 3.25),
+    row("root: CNP", "root_cnp", EMPTY_TC, 2.75),
+    row("root: TCP", "root_tcp", EMPTY_TC, 2.5),
 ]
 
 HOOKS = [
@@ -81,7 +81,7 @@ HOOKS = [
     row("tc egress: clone becomes a CNP over IPv6", "egress_morph_ipv6", EMPTY_TC, 23),
     row("tc notify: data below Kmin", "notify_data", EMPTY_TC, 2.8),
     row("tc notify: data above Kmax, marked, a CNP just sent", "notify_mark", EMPTY_TC, 7.75),
-    row("tc notify: TCP", "notify_tcp", EMPTY_TC, 2),
+    row("tc notify: TCP", "notify_tcp", EMPTY_TC, 2.25),
     row("tc ingress: data without CE", "ingress_data", EMPTY_TC, 1.4),
     row("tc ingress: data with CE, a CNP just sent", "ingress_ce", EMPTY_TC, 6.25),
 ]

@@ -29,7 +29,7 @@ PORT_KEYS = {"name", "role", "xdp_mode", "occupancy_bytes"}
 POLICY_KEYS = {"path", "loaded_at", "result"}
 FLOW_KEYS = {
     "src", "dst", "dst_qpn", "peer_qpn", "pair_source", "packets", "bytes", "ce", "cnp", "nak",
-    "retransmissions", "psn_gaps", "rate_bps",
+    "retransmissions", "psn_gaps", "rate_bps", "naks", "rnr", "dscp", "packet_bytes_max", "ecn", "operations",
 }  # fmt: skip
 XDP_MODES = {"native": 1, "generic": 2}  # as `ip -j link` says it
 
@@ -200,6 +200,13 @@ def test_flows(cases: Cases, lab: Lab) -> None:
         for node, key, way in seen_ways(ways, after):
             expect_equal(after[node][key]["packets"], way["frames"], f"{node}: packets of {key}")
         cases.note(f"{sum(way['frames'] for way in ways.values())} frames")
+
+    with cases.case("flows_health_says_what_the_peers_do"):
+        for key, way in ways.items():
+            flow = after["gw"][key]
+            what = (flow["operations"], flow["dscp"], flow["rnr"], sum(flow["naks"].values()))
+            wanted = (["write"] if key[1] == RECEIVER_ADDRESS else ["ack"], 26, 0, way["naks"])
+            expect_equal(what, wanted, f"operations, DSCP, RNRs, NAKs of {key}")
 
     with cases.case("flows_naks_gaps_and_retransmissions_agree_with_the_peers"):
         for node, key, way in seen_ways(ways, after):

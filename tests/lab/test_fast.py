@@ -31,7 +31,7 @@ NEWCOMER = 0x18000  # the QPN of one that connects meanwhile
 PAIR = f'pairs:\n  - {{a: "{H1}/{KNOWN:#x}", b: "{R1}/{PEER:#x}"}}\n'
 
 IDLE_S, IDLE_CPU_MAX = 10, 0.005
-RING_CNPS = 128 * 1024 // (8 + 80)  # what half the ring holds, which is what CNPs get; each has a header
+RING_CNPS = 128 * 1024 // (8 + 72)  # what half the ring holds, which is what CNPs get; each has a header
 OVERFLOW_CNPS, OVERFLOW_PER_S = 10_000, 100_000
 STORM_S, STORM_PER_S_MIN = 4, 20_000  # on a machine that does all the rest as well
 ANSWER_S_MAX = 1.0

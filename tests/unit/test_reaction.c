@@ -102,6 +102,41 @@ static void cnp_is_sent_at_next_tick_and_once(void **state)
 	assert_true(reaction_rate_bps(r, 7) == 20000000000);
 }
 
+static void first_cut_since_a_tick_is_sent_at_once_and_the_others_wait(void **state)
+{
+	struct reaction *r = *state;
+
+	assert_int_equal(reaction_cuts(r, out, CLASSES), 0);
+	reaction_cnp(r, 1, 1, 0);
+	reaction_cnp(r, 1, 1, 0);
+	assert_int_equal(reaction_cuts(r, out, CLASSES), 1);
+	assert_int_equal(out[0].class_index, 1);
+	assert_true(out[0].rate_bps == reaction_rate_bps(r, 1));
+	assert_true(out[0].rate_bps < params.line_rate_bps);
+	assert_int_equal(reaction_cuts(r, out, CLASSES), 0);
+	reaction_cnp(r, 1, 1, 0);
+	assert_int_equal(reaction_cuts(r, out, CLASSES), 0);
+	assert_int_equal(reaction_tick(r, 0, out, CLASSES), 1);
+	assert_int_equal(reaction_tick(r, 0, out, CLASSES), 0);
+	reaction_cnp(r, 1, 1, 0);
+	assert_int_equal(reaction_cuts(r, out, CLASSES), 1);
+	assert_int_equal(reaction_tick(r, 0, out, CLASSES), 0);
+}
+
+static void cuts_that_do_not_fit_or_were_forgotten_are_left_to_the_tick(void **state)
+{
+	struct reaction *r = *state;
+
+	reaction_cnp(r, 0, 1, 0);
+	reaction_cnp(r, 1, 1, 0);
+	reaction_cnp(r, 2, 1, 0);
+	reaction_forget(r, 0);
+	assert_int_equal(reaction_cuts(r, out, 1), 1);
+	assert_int_equal(out[0].class_index, 1);
+	assert_int_equal(reaction_tick(r, 0, out, CLASSES), 1);
+	assert_int_equal(out[0].class_index, 2);
+}
+
 static void several_cnps_in_a_tick_are_one_change(void **state)
 {
 	struct reaction *r = *state;
@@ -355,6 +390,10 @@ static void random_events_keep_the_kernel_in_step(void **state)
 	for (step = 0; step < 100000; step++) {
 		now += next_random(&seed) % TICK_NS;
 		random_step(r, &seed, now);
+		n = next_random(&seed) % 2 ? reaction_cuts(r, out, next_random(&seed) % CLASSES)
+					   : 0;
+		for (i = 0; i < n; i++)
+			kernel[out[i].class_index] = out[i].rate_bps;
 		if (next_random(&seed) % 4)
 			continue;
 		n = reaction_tick(r, now, out, CLASSES);
@@ -389,6 +428,8 @@ int main(void)
 		cmocka_unit_test(no_classes_take_no_cnp),
 		PORT_TEST(index_out_of_range_changes_nothing),
 		PORT_TEST(cnp_is_sent_at_next_tick_and_once),
+		PORT_TEST(first_cut_since_a_tick_is_sent_at_once_and_the_others_wait),
+		PORT_TEST(cuts_that_do_not_fit_or_were_forgotten_are_left_to_the_tick),
 		PORT_TEST(several_cnps_in_a_tick_are_one_change),
 		PORT_TEST(cut_below_step_is_sent_at_once),
 		PORT_TEST(cnp_at_min_rate_sends_nothing_new),
