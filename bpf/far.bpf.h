@@ -5,8 +5,20 @@
 
 #include "maps.bpf.h"
 
-/* Say what the frame is whose first bytes these are; returns f->kind (far.bpf.c). */
-int frame_parse_far(const struct far_headers *far, const struct conf *conf, struct wire_frame *f);
+/* The parser's passes (far.bpf.c). */
+int far_first(const struct far_headers *far, const struct conf *conf, struct wire_frame *f);
+int far_rest(const struct far_headers *far, const struct conf *conf, struct wire_frame *f);
+
+/* Say what the frame is whose first bytes these are. */
+static inline __attribute__((always_inline)) void far_parse(
+	const struct far_headers *far, const struct conf *conf, struct wire_frame *f)
+{
+	int i;
+
+	far_first(far, conf, f);
+	for (i = 0; i < WIRE_PASSES_MAX && f->rest; i++)
+		far_rest(far, conf, f);
+}
 
 /*
  * Parse the frame again when it goes on behind its linear part. Returns false when it does not:
@@ -30,7 +42,7 @@ static inline __attribute__((always_inline)) bool far_read(
 	if (bpf_xdp_load_bytes(ctx, 0, far->bytes, count))
 		return false;
 	far->count = count;
-	frame_parse_far(far, conf, f);
+	far_parse(far, conf, f);
 	return true;
 }
 

@@ -1,21 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The parser. Functions of their own, which the verifier looks at once: inlined, each of the
-// parser's many ends would be followed through all that comes after it.
+// The parser's passes. Functions of their own, which the verifier looks at once: inlined, each of a
+// pass's many ends would be followed through all that comes after it.
 #include "frame.bpf.h"
 
-int frame_parse_xdp(struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f)
+int frame_first_xdp(struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct wire_cursor c = wire_cursor(data, end, 0);
 
 	if (!f || !conf)
 		return WIRE_OTHER;
 	wire_frame_init(f);
-	return wire_parse_ports(data, end, &conf->udp_ports, f);
+	return wire_parse_first(&c, &conf->udp_ports, f);
 }
 
-int frame_parse(struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f)
+int frame_rest_xdp(struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct wire_cursor c;
+
+	if (!f || !conf)
+		return WIRE_OTHER;
+	c = wire_cursor(data, end, f->rest_off);
+	return wire_parse_rest(&c, &conf->udp_ports, f);
+}
+
+int frame_first(struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct wire_cursor c = wire_cursor(data, end, 0);
 
 	if (!f || !conf)
 		return WIRE_OTHER;
@@ -24,5 +37,16 @@ int frame_parse(struct __sk_buff *skb, const struct conf *conf, struct wire_fram
 		f->tags = 1;
 		f->pcp = skb->vlan_tci >> 13;
 	}
-	return wire_parse_ports(data, end, &conf->udp_ports, f);
+	return wire_parse_first(&c, &conf->udp_ports, f);
+}
+
+int frame_rest(struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct wire_cursor c;
+
+	if (!f || !conf)
+		return WIRE_OTHER;
+	c = wire_cursor(data, end, f->rest_off);
+	return wire_parse_rest(&c, &conf->udp_ports, f);
 }

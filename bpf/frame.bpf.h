@@ -7,9 +7,32 @@
 
 enum { HEADERS_MAX_BYTES = 256 }; /* pulled into the linear part when the headers are not there */
 
-/* Say what the frame is, from what lies in its linear part; returns f->kind (frame.bpf.c). */
-int frame_parse(struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f);
-int frame_parse_xdp(struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f);
+/* The parser's passes over the linear part (frame.bpf.c). */
+int frame_first(struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f);
+int frame_rest(struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f);
+int frame_first_xdp(struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f);
+int frame_rest_xdp(struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f);
+
+/* Say what the frame is, from what lies in its linear part. */
+static inline __attribute__((always_inline)) void frame_parse(
+	struct __sk_buff *skb, const struct conf *conf, struct wire_frame *f)
+{
+	int i;
+
+	frame_first(skb, conf, f);
+	for (i = 0; i < WIRE_PASSES_MAX && f->rest; i++)
+		frame_rest(skb, conf, f);
+}
+
+static inline __attribute__((always_inline)) void frame_parse_xdp(
+	struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f)
+{
+	int i;
+
+	frame_first_xdp(ctx, conf, f);
+	for (i = 0; i < WIRE_PASSES_MAX && f->rest; i++)
+		frame_rest_xdp(ctx, conf, f);
+}
 
 /* Say what the frame is, wherever its headers lie. */
 static inline __attribute__((always_inline)) void frame_read(
@@ -18,7 +41,8 @@ static inline __attribute__((always_inline)) void frame_read(
 	__u32 pull = skb->len;
 
 	__builtin_memset(f, 0, sizeof(*f));
-	if (frame_parse(skb, conf, f) != WIRE_TRUNCATED)
+	frame_parse(skb, conf, f);
+	if (f->kind != WIRE_TRUNCATED)
 		return;
 	if (pull > HEADERS_MAX_BYTES)
 		pull = HEADERS_MAX_BYTES;

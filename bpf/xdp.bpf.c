@@ -121,7 +121,8 @@ int quench_xdp(struct xdp_md *ctx)
 	stats = stats_get(port->slot);
 	if (!stats)
 		return XDP_PASS;
-	if (frame_parse_xdp(ctx, conf, &f) == WIRE_TRUNCATED && far_read(ctx, conf, &f))
+	frame_parse_xdp(ctx, conf, &f);
+	if (f.kind == WIRE_TRUNCATED && far_read(ctx, conf, &f))
 		stats->headers_far++;
 	if (wire_is_roce(f.kind))
 		on_roce(&f, conf, port, stats);

@@ -2,8 +2,9 @@
 /*
  * Frame formats and the one parser. The XDP and tc programs, the agent, the tests and the lab's
  * peer compile this same code: a bounds-checked cursor that walks from the Ethernet header to the
- * base transport header and stops at the first thing it does not understand. Inside a tunnel it
- * walks once more.
+ * base transport header and stops at the first thing it does not understand. What few frames have
+ * (IPv6 extension headers, tunnels) is left for further passes, so that neither most frames nor the
+ * kernel's verifier have to bother.
  *
  * A new format is a row here: an enum value, a name in WIRE_KINDS, and a step that reads it.
  * Layouts: IBTA vol. 1 (BTH, extended headers, CM), annex 16/17 (RoCE), IEEE 802.1Qbb (PFC).
@@ -284,8 +285,22 @@ struct wire_frame {
 	__u8 mpa;	       /* enum wire_mpa */
 	__u16 tcp_payload_off; /* 0: no whole TCP header */
 	__u16 zero;
+	/* What is left to read, and where; rest is 0 at the end. */
+	__u8 rest;	  /* enum wire_rest */
+	__u8 rest_next;	  /* the IPv6 header that comes next */
+	__be16 rest_type; /* the ethertype of what comes next */
+	__u16 rest_off;
+	__u16 zero2;
+	__u32 rest_end; /* where the IP packet ends */
 	__u32 psn;
 	struct flow_key key; /* RoCE kinds, iWARP and TCP, whose QPN is the two ports */
+};
+
+/* What is left of a frame after a pass. */
+enum wire_rest { REST_NONE, REST_IPV6_HEADERS, REST_VXLAN, REST_GENEVE, REST_GRE, REST_INNER };
+enum {
+	WIRE_OFFSET_MAX = 0x3fff, /* where a pass may start */
+	WIRE_PASSES_MAX = 4,	  /* IPv6 headers, a tunnel, what is in it, its IPv6 headers */
 };
 
 /* A place in a frame and the frame's end: nothing is read that wire_take did not grant. */
@@ -294,9 +309,11 @@ struct wire_cursor {
 	const __u8 *start, *pos, *end;
 };
 
-WIRE_INLINE struct wire_cursor wire_cursor(const void *data, const void *end)
+/* At off in the frame, of which so many bytes have been granted; a verifier wants the bound. */
+WIRE_INLINE struct wire_cursor wire_cursor(const void *data, const void *end, __u16 off)
 {
-	return (struct wire_cursor){.start = data, .pos = data, .end = end};
+	return (struct wire_cursor){
+		.start = data, .pos = (const __u8 *)data + (off & WIRE_OFFSET_MAX), .end = end};
 }
 
 /* The next len bytes, moving past them; NULL when the frame has fewer. */
@@ -327,16 +344,17 @@ struct wire_cursor {
 	__u32 at, size;
 };
 
-WIRE_INLINE struct wire_cursor wire_cursor(const void *data, const void *end)
+WIRE_INLINE struct wire_cursor wire_cursor(const void *data, const void *end, __u16 off)
 {
-	return (struct wire_cursor){.start = data, .size = (const __u8 *)end - (const __u8 *)data};
+	return (struct wire_cursor){
+		.start = data, .at = off, .size = (const __u8 *)end - (const __u8 *)data};
 }
 
 WIRE_INLINE const void *wire_take(struct wire_cursor *c, __u32 len)
 {
 	__u32 at = c->at, next = at + len;
 
-	if (next > WIRE_BUFFER_BYTES || next > c->size)
+	if (at > WIRE_BUFFER_BYTES || next > WIRE_BUFFER_BYTES || next > c->size)
 		return NULL;
 	c->at = next;
 	return c->start + at;
@@ -516,39 +534,40 @@ WIRE_INLINE int wire_parse_bth(struct wire_cursor *c, struct wire_frame *f, __u3
 	return wire_done(f, wire_roce_l3(f) == L3_GRH ? WIRE_ROCEV1 : WIRE_ROCEV2);
 }
 
-/* What is inside a frame that has been walked to the start of what it carries. */
-struct wire_inside {
-	bool any;
-	__be16 type; /* of what comes next; ETHERTYPE_BRIDGED for an Ethernet frame */
-};
+/* Leave the rest, from here on, for another pass. */
+WIRE_INLINE int wire_leave(const struct wire_cursor *c, struct wire_frame *f, enum wire_rest rest)
+{
+	f->rest_off = wire_offset(c);
+	if (f->rest_off > WIRE_OFFSET_MAX)
+		return wire_done(f, WIRE_TOO_MANY_HEADERS);
+	f->rest = rest;
+	return wire_done(f, WIRE_OTHER);
+}
 
 /* Note the tunnel, whose headers are taken; NULL for at means that they were not all there. */
-WIRE_INLINE int wire_enter(struct wire_frame *f, struct wire_inside *in, const void *at,
+WIRE_INLINE int wire_enter(const struct wire_cursor *c, struct wire_frame *f, const void *at,
 	enum wire_tunnel tunnel, __be16 type)
 {
 	if (!at)
 		return wire_done(f, WIRE_TRUNCATED);
 	f->tunnel = tunnel;
-	in->any = true;
-	in->type = type;
-	return wire_done(f, WIRE_OTHER);
+	f->rest_type = type;
+	return wire_leave(c, f, REST_INNER);
 }
 
 /* VXLAN: RFC 7348. */
-WIRE_INLINE int wire_enter_vxlan(
-	struct wire_cursor *c, struct wire_frame *f, struct wire_inside *in)
+WIRE_INLINE int wire_enter_vxlan(struct wire_cursor *c, struct wire_frame *f)
 {
 	enum { VNI_VALID = 0x08, VXLAN_BYTES = 8 };
 	const __u8 *vxlan = wire_take(c, VXLAN_BYTES);
 
 	if (vxlan && !(vxlan[0] & VNI_VALID))
 		return wire_done(f, WIRE_OTHER);
-	return wire_enter(f, in, vxlan, TUNNEL_VXLAN, WIRE_HTONS(ETHERTYPE_BRIDGED));
+	return wire_enter(c, f, vxlan, TUNNEL_VXLAN, WIRE_HTONS(ETHERTYPE_BRIDGED));
 }
 
 /* GENEVE: RFC 8926. */
-WIRE_INLINE int wire_enter_geneve(
-	struct wire_cursor *c, struct wire_frame *f, struct wire_inside *in)
+WIRE_INLINE int wire_enter_geneve(struct wire_cursor *c, struct wire_frame *f)
 {
 	enum { VERSION_MASK = 0xc0, OPTION_WORDS_MASK = 0x3f, GENEVE_BYTES = 8 };
 	const __u8 *geneve = wire_take(c, GENEVE_BYTES);
@@ -559,15 +578,15 @@ WIRE_INLINE int wire_enter_geneve(
 	if (geneve[0] & VERSION_MASK)
 		return wire_done(f, WIRE_OTHER);
 	options = wire_take(c, (geneve[0] & OPTION_WORDS_MASK) * 4);
-	return wire_enter(f, in, options, TUNNEL_GENEVE, *(const __be16 *)(geneve + 2));
+	return wire_enter(c, f, options, TUNNEL_GENEVE, *(const __be16 *)(geneve + 2));
 }
 
 /*
  * ERSPAN behind GRE: type I has no header of its own and no sequence number, II has 8 bytes, III
  * has 12 and perhaps 8 more. Only what says that it holds an Ethernet frame is looked into.
  */
-WIRE_INLINE int wire_enter_erspan(struct wire_cursor *c, struct wire_frame *f,
-	struct wire_inside *in, __be16 type, bool has_sequence)
+WIRE_INLINE int wire_enter_erspan(
+	struct wire_cursor *c, struct wire_frame *f, __be16 type, bool has_sequence)
 {
 	enum { TYPE_2_BYTES = 8, TYPE_3_BYTES = 12, MORE_BYTES = 8 };
 	enum { FRAME_TYPE_MASK = 0x7c, MORE = 0x01 }; /* in bytes 10 and 11 of type III */
@@ -582,11 +601,11 @@ WIRE_INLINE int wire_enter_erspan(struct wire_cursor *c, struct wire_frame *f,
 	} else if (has_sequence) {
 		erspan = wire_take(c, TYPE_2_BYTES);
 	}
-	return wire_enter(f, in, erspan, TUNNEL_ERSPAN, WIRE_HTONS(ETHERTYPE_BRIDGED));
+	return wire_enter(c, f, erspan, TUNNEL_ERSPAN, WIRE_HTONS(ETHERTYPE_BRIDGED));
 }
 
 /* GRE (RFC 2784, 2890), with NVGRE (RFC 7637). */
-WIRE_INLINE int wire_enter_gre(struct wire_cursor *c, struct wire_frame *f, struct wire_inside *in)
+WIRE_INLINE int wire_enter_gre(struct wire_cursor *c, struct wire_frame *f)
 {
 	enum { CSUM = 0x80, ROUTING = 0x40, KEY = 0x20, SEQUENCE = 0x10, VERSION_MASK = 0x07 };
 	const __u8 *gre = wire_take(c, 4);
@@ -601,8 +620,8 @@ WIRE_INLINE int wire_enter_gre(struct wire_cursor *c, struct wire_frame *f, stru
 		    (gre[0] & CSUM ? 4 : 0) + (gre[0] & KEY ? 4 : 0) + (gre[0] & SEQUENCE ? 4 : 0)))
 		return wire_done(f, WIRE_TRUNCATED);
 	if (type == WIRE_HTONS(ETHERTYPE_ERSPAN_2) || type == WIRE_HTONS(ETHERTYPE_ERSPAN_3))
-		return wire_enter_erspan(c, f, in, type, gre[0] & SEQUENCE);
-	return wire_enter(f, in, gre, TUNNEL_GRE, type);
+		return wire_enter_erspan(c, f, type, gre[0] & SEQUENCE);
+	return wire_enter(c, f, gre, TUNNEL_GRE, type);
 }
 
 WIRE_INLINE bool wire_is_vxlan_port(const struct wire_ports *ports, __be16 port)
@@ -616,7 +635,7 @@ WIRE_INLINE bool wire_is_vxlan_port(const struct wire_ports *ports, __be16 port)
 }
 
 WIRE_INLINE int wire_parse_udp(struct wire_cursor *c, struct wire_frame *f, __u32 l3_end,
-	const struct wire_ports *ports, struct wire_inside *in)
+	const struct wire_ports *ports, bool inner)
 {
 	const struct wire_udp *udp;
 	__u32 udp_len;
@@ -628,10 +647,10 @@ WIRE_INLINE int wire_parse_udp(struct wire_cursor *c, struct wire_frame *f, __u3
 	if (!udp)
 		return wire_done(f, WIRE_TRUNCATED);
 	if (udp->dst != ports->roce) {
-		if (in && wire_is_vxlan_port(ports, udp->dst))
-			return wire_enter_vxlan(c, f, in);
-		if (in && ports->geneve && udp->dst == ports->geneve)
-			return wire_enter_geneve(c, f, in);
+		if (!inner && wire_is_vxlan_port(ports, udp->dst))
+			return wire_leave(c, f, REST_VXLAN);
+		if (!inner && ports->geneve && udp->dst == ports->geneve)
+			return wire_leave(c, f, REST_GENEVE);
 		return wire_done(f, WIRE_OTHER);
 	}
 	udp_len = WIRE_NTOHS(udp->len);
@@ -667,53 +686,49 @@ WIRE_INLINE int wire_parse_tcp(struct wire_cursor *c, struct wire_frame *f)
 	return wire_done(f, f->mpa ? WIRE_IWARP : WIRE_OTHER);
 }
 
-/*
- * What an IP header carries, up to end; 0 where the length does not fit its field (BIG TCP). in is
- * NULL inside a tunnel.
- */
+/* What an IP header carries, up to end; 0 where the length does not fit its field (BIG TCP). */
 WIRE_INLINE int wire_parse_transport(struct wire_cursor *c, struct wire_frame *f, __u8 protocol,
-	__u32 end, const struct wire_ports *ports, struct wire_inside *in)
+	__u32 end, const struct wire_ports *ports, bool inner)
 {
 	if (protocol == IP_PROTO_UDP)
-		return wire_parse_udp(c, f, end, ports, in);
-	if (protocol == IP_PROTO_TCP && in)
+		return wire_parse_udp(c, f, end, ports, inner);
+	if (protocol == IP_PROTO_TCP && !inner)
 		return wire_parse_tcp(c, f);
-	if (protocol == IP_PROTO_GRE && in)
-		return wire_enter_gre(c, f, in);
+	if (protocol == IP_PROTO_GRE && !inner)
+		return wire_leave(c, f, REST_GRE);
 	return wire_done(f, WIRE_OTHER);
 }
 
-WIRE_INLINE void wire_note_l3(
-	struct wire_frame *f, enum wire_l3 l3, __u16 offset, const struct wire_inside *in)
+WIRE_INLINE void wire_note_l3(struct wire_frame *f, enum wire_l3 l3, __u16 offset, bool inner)
 {
-	if (in) {
-		f->l3 = l3;
-		f->l3_off = offset;
-	} else {
+	if (inner) {
 		f->inner_l3 = l3;
 		f->inner_l3_off = offset;
+	} else {
+		f->l3 = l3;
+		f->l3_off = offset;
 	}
 }
 
-WIRE_INLINE void wire_note_tos(struct wire_frame *f, __u8 tos, const struct wire_inside *in)
+WIRE_INLINE void wire_note_tos(struct wire_frame *f, __u8 tos, bool inner)
 {
-	if (in)
-		f->tos = tos;
-	else
+	if (inner)
 		f->inner_tos = tos;
+	else
+		f->tos = tos;
 }
 
-WIRE_INLINE int wire_parse_ipv4(struct wire_cursor *c, struct wire_frame *f,
-	const struct wire_ports *ports, struct wire_inside *in)
+WIRE_INLINE int wire_parse_ipv4(
+	struct wire_cursor *c, struct wire_frame *f, const struct wire_ports *ports, bool inner)
 {
 	const struct wire_ipv4 *ip;
 	__u32 start = wire_offset(c), header_len, total_len;
 
-	wire_note_l3(f, L3_IPV4, start, in);
+	wire_note_l3(f, L3_IPV4, start, inner);
 	ip = wire_take(c, sizeof(*ip));
 	if (!ip)
 		return wire_done(f, WIRE_TRUNCATED);
-	wire_note_tos(f, ip->tos, in);
+	wire_note_tos(f, ip->tos, inner);
 	header_len = (ip->version_ihl & 0x0f) * 4;
 	total_len = WIRE_NTOHS(ip->total_len);
 	if (ip->version_ihl >> 4 != 4 || header_len < sizeof(*ip) ||
@@ -726,24 +741,28 @@ WIRE_INLINE int wire_parse_ipv4(struct wire_cursor *c, struct wire_frame *f,
 	wire_map_ipv4(f->key.src, ip->src);
 	wire_map_ipv4(f->key.dst, ip->dst);
 	return wire_parse_transport(
-		c, f, ip->protocol, total_len ? start + total_len : 0, ports, in);
+		c, f, ip->protocol, total_len ? start + total_len : 0, ports, inner);
+}
+
+/* An extension header that may stand before the transport (RFC 8200). */
+WIRE_INLINE bool wire_is_ipv6_header(__u8 next)
+{
+	return next == IPV6_HOP_BY_HOP || next == IPV6_ROUTING || next == IPV6_FRAGMENT ||
+	       next == IPV6_DESTINATION;
 }
 
 /*
- * Walk the IPv6 extension headers (RFC 8200) from *next on, which becomes the transport. Returns a
- * kind that ends the walk, or WIRE_OTHER to go on.
+ * Walk the extension headers from *next on, which becomes the transport. Returns a kind that ends
+ * the walk, or WIRE_OTHER to go on.
  */
 WIRE_INLINE int wire_skip_ipv6_headers(struct wire_cursor *c, __u8 *next)
 {
 	const __u8 *header;
 	int i;
 
-	for (i = 0; i < IPV6_HEADERS_MAX; i++) {
+	for (i = 0; i < IPV6_HEADERS_MAX && wire_is_ipv6_header(*next); i++) {
 		bool fragment = *next == IPV6_FRAGMENT;
 
-		if (!fragment && *next != IPV6_HOP_BY_HOP && *next != IPV6_ROUTING &&
-			*next != IPV6_DESTINATION)
-			return WIRE_OTHER;
 		header = wire_take(c, 8);
 		if (!header)
 			return WIRE_TRUNCATED;
@@ -753,27 +772,24 @@ WIRE_INLINE int wire_skip_ipv6_headers(struct wire_cursor *c, __u8 *next)
 			return WIRE_TRUNCATED;
 		*next = header[0];
 	}
-	return *next == IPV6_FRAGMENT || *next == IPV6_HOP_BY_HOP || *next == IPV6_ROUTING ||
-			       *next == IPV6_DESTINATION
-		       ? WIRE_TOO_MANY_HEADERS
-		       : WIRE_OTHER;
+	return wire_is_ipv6_header(*next) ? WIRE_TOO_MANY_HEADERS : WIRE_OTHER;
 }
 
 /* IPv6 and the GRH are one header with two meanings of what follows. */
 WIRE_INLINE int wire_parse_ipv6(struct wire_cursor *c, struct wire_frame *f, enum wire_l3 l3,
-	const struct wire_ports *ports, struct wire_inside *in)
+	const struct wire_ports *ports, bool inner)
 {
 	const struct wire_ipv6 *ip;
 	__u32 first, end;
 	__u8 next;
-	int i, kind;
+	int i;
 
-	wire_note_l3(f, l3, wire_offset(c), in);
+	wire_note_l3(f, l3, wire_offset(c), inner);
 	ip = wire_take(c, sizeof(*ip));
 	if (!ip)
 		return wire_done(f, WIRE_TRUNCATED);
 	first = WIRE_NTOHL(ip->version_class_flow);
-	wire_note_tos(f, first >> 20, in);
+	wire_note_tos(f, first >> 20, inner);
 	if (first >> 28 != 6)
 		return wire_done(f, WIRE_MALFORMED);
 	for (i = 0; i < 4; i++) {
@@ -788,12 +804,12 @@ WIRE_INLINE int wire_parse_ipv6(struct wire_cursor *c, struct wire_frame *f, enu
 		f->l4_off = wire_offset(c);
 		return wire_parse_bth(c, f, end);
 	}
-	if (next != IP_PROTO_UDP) {
-		kind = wire_skip_ipv6_headers(c, &next);
-		if (kind != WIRE_OTHER)
-			return wire_done(f, kind);
+	if (wire_is_ipv6_header(next)) {
+		f->rest_next = next;
+		f->rest_end = end;
+		return wire_leave(c, f, REST_IPV6_HEADERS);
 	}
-	return wire_parse_transport(c, f, next, end, ports, in);
+	return wire_parse_transport(c, f, next, end, ports, inner);
 }
 
 WIRE_INLINE bool wire_is_tag(__be16 type)
@@ -802,23 +818,23 @@ WIRE_INLINE bool wire_is_tag(__be16 type)
 	       type == WIRE_HTONS(ETHERTYPE_QINQ_OLD);
 }
 
-/* The layers that an ethertype names. in is NULL inside a tunnel. */
+/* The layers that an ethertype names. */
 WIRE_INLINE int wire_parse_type(struct wire_cursor *c, struct wire_frame *f, __be16 type,
-	const struct wire_ports *ports, struct wire_inside *in)
+	const struct wire_ports *ports, bool inner)
 {
 	if (type == WIRE_HTONS(ETHERTYPE_IPV4))
-		return wire_parse_ipv4(c, f, ports, in);
+		return wire_parse_ipv4(c, f, ports, inner);
 	if (type == WIRE_HTONS(ETHERTYPE_IPV6))
-		return wire_parse_ipv6(c, f, L3_IPV6, ports, in);
+		return wire_parse_ipv6(c, f, L3_IPV6, ports, inner);
 	if (type == WIRE_HTONS(ETHERTYPE_ROCE_V1))
-		return wire_parse_ipv6(c, f, L3_GRH, ports, in);
+		return wire_parse_ipv6(c, f, L3_GRH, ports, inner);
 	if (type == WIRE_HTONS(ETHERTYPE_MACSEC))
 		return wire_done(f, WIRE_MACSEC);
 	return wire_done(f, wire_is_tag(type) ? WIRE_TOO_MANY_TAGS : WIRE_OTHER);
 }
 
 /* Past the tags that are there; false when one is cut short. *type becomes what follows. */
-WIRE_INLINE bool wire_take_tags(struct wire_cursor *c, struct wire_frame *f, __be16 *type)
+WIRE_INLINE bool wire_take_tags(struct wire_cursor *c, __u8 *tags, __u8 *pcp, __be16 *type)
 {
 	const struct wire_vlan *tag;
 	int i;
@@ -827,59 +843,105 @@ WIRE_INLINE bool wire_take_tags(struct wire_cursor *c, struct wire_frame *f, __b
 		tag = wire_take(c, sizeof(*tag));
 		if (!tag)
 			return false;
-		if (!f->tags)
-			f->pcp = WIRE_NTOHS(tag->tci) >> 13;
-		f->tags++;
+		if (!*tags)
+			*pcp = WIRE_NTOHS(tag->tci) >> 13;
+		(*tags)++;
 		*type = tag->type;
 	}
 	return true;
 }
 
+/* The first pass, over what most frames are. */
+WIRE_INLINE int wire_parse_first(
+	struct wire_cursor *c, const struct wire_ports *ports, struct wire_frame *f)
+{
+	const struct wire_eth *eth = wire_take(c, sizeof(*eth));
+	__be16 type;
+
+	if (!eth)
+		return wire_done(f, WIRE_TRUNCATED);
+	type = eth->type;
+	if (!wire_take_tags(c, &f->tags, &f->pcp, &type))
+		return wire_done(f, WIRE_TRUNCATED);
+	if (f->tags > WIRE_TAGS_MAX)
+		return wire_done(f, WIRE_TOO_MANY_TAGS);
+	if (type == WIRE_HTONS(ETHERTYPE_MAC_CONTROL) && !f->tags)
+		return wire_parse_mac_control(c, eth, f);
+	return wire_parse_type(c, f, type, ports, false);
+}
+
 /* A frame in a tunnel: its tags are its own, and no tunnel in it is entered. */
 WIRE_INLINE int wire_parse_inner(
-	struct wire_cursor *c, struct wire_frame *f, __be16 type, const struct wire_ports *ports)
+	struct wire_cursor *c, const struct wire_ports *ports, struct wire_frame *f)
 {
-	struct wire_frame tags = {};
+	__be16 type = f->rest_type;
 	const struct wire_eth *eth;
+	__u8 tags = 0, pcp;
 
 	if (type == WIRE_HTONS(ETHERTYPE_BRIDGED)) {
 		eth = wire_take(c, sizeof(*eth));
 		if (!eth)
 			return wire_done(f, WIRE_TRUNCATED);
 		type = eth->type;
-		if (!wire_take_tags(c, &tags, &type))
+		if (!wire_take_tags(c, &tags, &pcp, &type))
 			return wire_done(f, WIRE_TRUNCATED);
 	}
-	return wire_parse_type(c, f, type, ports, NULL);
+	return wire_parse_type(c, f, type, ports, true);
+}
+
+WIRE_INLINE int wire_parse_ipv6_headers(
+	struct wire_cursor *c, const struct wire_ports *ports, struct wire_frame *f)
+{
+	__u8 next = f->rest_next;
+	int kind = wire_skip_ipv6_headers(c, &next);
+
+	if (kind != WIRE_OTHER)
+		return wire_done(f, kind);
+	if (f->tunnel)
+		return wire_parse_transport(c, f, next, f->rest_end, ports, true);
+	return wire_parse_transport(c, f, next, f->rest_end, ports, false);
+}
+
+/* A further pass over what one before has left, from a cursor at f->rest_off. */
+WIRE_INLINE int wire_parse_rest(
+	struct wire_cursor *c, const struct wire_ports *ports, struct wire_frame *f)
+{
+	__u8 rest = f->rest;
+
+	f->rest = REST_NONE;
+	switch (rest) {
+	case REST_IPV6_HEADERS:
+		return wire_parse_ipv6_headers(c, ports, f);
+	case REST_VXLAN:
+		return wire_enter_vxlan(c, f);
+	case REST_GENEVE:
+		return wire_enter_geneve(c, f);
+	case REST_GRE:
+		return wire_enter_gre(c, f);
+	case REST_INNER:
+		return wire_parse_inner(c, ports, f);
+	}
+	return f->kind;
 }
 
 /*
  * Say what the frame between data and end is. *f must be zeroed but for pcp and tags, which carry
  * a tag that the hook was given apart from the bytes (skb->vlan_tci), or WIRE_PCP_NONE and 0.
  * Fills *f as far as the frame makes sense and returns f->kind. Reads nothing outside the frame,
- * changes nothing, never fails: what it does not understand is a kind of its own.
+ * changes nothing, never fails: what it does not understand is a kind of its own. The BPF programs
+ * make the same passes one by one.
  */
 WIRE_INLINE int wire_parse_ports(
 	const void *data, const void *end, const struct wire_ports *ports, struct wire_frame *f)
 {
-	struct wire_cursor c = wire_cursor(data, end);
-	struct wire_inside in = {};
-	const struct wire_eth *eth;
-	__be16 type;
+	struct wire_cursor c = wire_cursor(data, end, 0);
+	int i;
 
-	eth = wire_take(&c, sizeof(*eth));
-	if (!eth)
-		return wire_done(f, WIRE_TRUNCATED);
-	type = eth->type;
-	if (!wire_take_tags(&c, f, &type))
-		return wire_done(f, WIRE_TRUNCATED);
-	if (f->tags > WIRE_TAGS_MAX)
-		return wire_done(f, WIRE_TOO_MANY_TAGS);
-	if (type == WIRE_HTONS(ETHERTYPE_MAC_CONTROL) && !f->tags)
-		return wire_parse_mac_control(&c, eth, f);
-	wire_parse_type(&c, f, type, ports, &in);
-	if (in.any)
-		return wire_parse_inner(&c, f, in.type, ports);
+	wire_parse_first(&c, ports, f);
+	for (i = 0; i < WIRE_PASSES_MAX && f->rest; i++) {
+		c = wire_cursor(data, end, f->rest_off);
+		wire_parse_rest(&c, ports, f);
+	}
 	return f->kind;
 }
 

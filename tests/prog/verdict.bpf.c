@@ -15,13 +15,15 @@ static struct far_headers far;
 SEC("xdp")
 int quench_parse(struct xdp_md *ctx)
 {
-	return frame_parse_xdp(ctx, &conf, &verdict.frame);
+	frame_parse_xdp(ctx, &conf, &verdict.frame);
+	return verdict.frame.kind;
 }
 
 SEC("tc")
 int quench_parse_tc(struct __sk_buff *skb)
 {
-	return frame_parse(skb, &conf, &verdict.frame);
+	frame_parse(skb, &conf, &verdict.frame);
+	return verdict.frame.kind;
 }
 
 /* As if no header lay in the linear part. */
@@ -35,7 +37,8 @@ int quench_parse_far(struct xdp_md *ctx)
 	if (!count || bpf_xdp_load_bytes(ctx, 0, far.bytes, count))
 		return WIRE_KIND_COUNT;
 	far.count = count;
-	return frame_parse_far(&far, &conf, &verdict.frame);
+	far_parse(&far, &conf, &verdict.frame);
+	return verdict.frame.kind;
 }
 
 static long icrc_step(__u32 i, __u32 *crc)

@@ -92,7 +92,7 @@ static inline const char *broken_promise(const struct wire_frame *f, size_t len)
 		return "a header past the end";
 	if (f->psn > BTH_PSN_MASK || (f->key.dst_qpn > BTH_QPN_MASK && !tcp))
 		return "a QPN or PSN of more than 24 bits";
-	if (f->zero)
+	if (f->zero || f->zero2 || f->rest)
 		return "something where nothing belongs";
 	if (f->tags > WIRE_TAGS_MAX || (f->pcp > 7) != (f->tags == 0))
 		return "a PCP without a tag, or more tags than there may be";
