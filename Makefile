@@ -14,7 +14,7 @@ BPFFLAGS  := -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -We
              -I/usr/include/$(shell uname -m)-linux-gnu
 FUZZFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude -Iagent -Itests \
              -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=all
-LDLIBS    := -lbpf -lmnl -lyaml -lmicrohttpd -ljansson -ldeflate -lelf -lz -lpthread -lm
+LDLIBS    := -lbpf -lmnl -lyaml -lmicrohttpd -ljansson -ldeflate -lpcap -lelf -lz -lpthread -lm
 
 AGENT_SRC := $(wildcard agent/*.c agent/*/*.c)
 AGENT_OBJ := $(AGENT_SRC:%.c=$(BUILD)/%.o)
@@ -28,8 +28,8 @@ PROG_SKEL := $(patsubst tests/prog/%.bpf.c,$(BUILD)/prog/%.skel.h,$(wildcard tes
 BENCH     := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c)))
 BENCH_SKEL := $(patsubst tests/bench/%.bpf.c,$(BUILD)/bench/%.skel.h,$(wildcard tests/bench/*.bpf.c))
 FUZZ      := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/fuzz/test_fuzz.py \
-             tests/lab/rcpeer_test.sh $(wildcard tests/lab/test_*.py)
+SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/oracle/test_analyze.py \
+             tests/fuzz/test_fuzz.py tests/lab/rcpeer_test.sh $(wildcard tests/lab/test_*.py)
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
 
 all: $(BUILD)/quench $(LAB_TOOLS)    ## build the agent and the lab's tools
@@ -95,7 +95,9 @@ $(BUILD)/bench/%: tests/bench/%.c $(BUILD)/libquench.a $(BENCH_SKEL)
 $(BUILD)/fuzz/fuzz_wire: tests/fuzz/wire_copied.c
 $(BUILD)/fuzz/fuzz_policy: $(wildcard agent/policy/*.c) agent/control/dcqcn.c agent/qerr.c
 $(BUILD)/fuzz/fuzz_netlink: $(wildcard agent/netlink/*.c) agent/qerr.c
+$(BUILD)/fuzz/fuzz_capture: $(wildcard agent/analyze/*.c agent/capture/*.c) agent/control/pairs.c agent/qerr.c
 $(BUILD)/fuzz/fuzz_policy: FUZZ_LIBS := -lyaml -lm
+$(BUILD)/fuzz/fuzz_capture: FUZZ_LIBS := -lpcap -lz -ldeflate
 $(BUILD)/fuzz/fuzz_netlink: FUZZ_LIBS := -lmnl -Wl,--wrap=recvmsg -Wl,--wrap=sendto
 
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard include/quench/*.h agent/*.h agent/*/*.h tests/fuzz/*.h tests/vectors/*.h)

@@ -15,6 +15,7 @@ static const struct command {
 	{"status", cli_status, "what the agent's ports are and do"},
 	{"flows", cli_flows, "every RDMA flow: packets, marks, CNPs, rate"},
 	{"events", cli_events, "what happened to ports and agent lately"},
+	{"analyze", cli_analyze, "what is in a capture file, or on a mirror port"},
 	{"release", cli_release, "stop the agent, take everything off, restore"},
 	{"guardian", cli_guardian, NULL}, /* the agent starts it */
 };

@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SEEDS, BUILT = ROOT / "tests/fuzz/corpus", ROOT / "build/fuzz"
-VECTORS, POLICIES = ROOT / "tests/vectors", ROOT / "policies"
-INPUT_BYTES_MAX = {"fuzz_wire": 700, "fuzz_policy": 4096, "fuzz_netlink": 8192}
+VECTORS, POLICIES, CAPTURES = ROOT / "tests/vectors", ROOT / "policies", ROOT / "tests/captures"
+INPUT_BYTES_MAX = {"fuzz_wire": 700, "fuzz_policy": 4096, "fuzz_netlink": 8192, "fuzz_capture": 16384}
 STARTED_LATE_S = 60  # for a busy machine to read the seeds
 
 
@@ -33,6 +33,8 @@ def more_seeds(target: str) -> list[bytes]:
         return [b"\0" + frame for frame in vector_frames()]
     if target == "fuzz_policy":
         return [path.read_bytes() for path in sorted(POLICIES.glob("*.yaml"))]
+    if target == "fuzz_capture":
+        return [path.read_bytes() for path in sorted(CAPTURES.glob("*.pcap*"))]
     return []
 
 
