@@ -329,8 +329,8 @@ static void learn_rep(struct pairs *p, const __be32 src[4], const __be32 dst[4],
 }
 
 /* The receiver of a REQ does not want it. */
-static void learn_rej(struct pairs *p, const __be32 src[4], const __be32 dst[4],
-	const struct wire_cm *cm)
+static void learn_rej(
+	struct pairs *p, const __be32 src[4], const __be32 dst[4], const struct wire_cm *cm)
 {
 	struct handshake *h = find_handshake(p, dst, cm->remote_id);
 
