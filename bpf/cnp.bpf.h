@@ -153,6 +153,7 @@ static inline __attribute__((always_inline)) bool cnp_morph(struct __sk_buff *sk
 	request.key = f.key;
 	request.peer_qpn = pair->peer_qpn;
 	request.udp_src = f.udp_src;
+	request.udp_dst = conf->udp_ports.roce;
 	request.udp_check = cnp_udp_check(skb, &f.key);
 	request.pkey = f.pkey;
 	if (kind == CLONE_CNP_BACK ? cnp_address_back(skb) : cnp_address_routed(skb, &f)) {

@@ -5,21 +5,30 @@
 
 #include "maps.bpf.h"
 
-/* PSNs of requests run on by one; a jump ahead is a gap, a step back a retransmission. */
+/* A PSN further away than this is that of another connection of the same QPN. */
+enum { FLOW_PSN_WINDOW = 65536 };
+
+/*
+ * PSNs of a connected QP's requests run on by one; a jump ahead is a gap, a step back a
+ * retransmission. Datagrams (UD, RD) share their PSNs with other destinations.
+ */
 static inline __attribute__((always_inline)) void flow_note_psn(
-	struct flow *flow, const struct wire_frame *f)
+	struct flow *flow, const struct wire_frame *f, const struct wire_opcode *op)
 {
 	__s32 ahead = wire_psn_ahead(f->psn, flow->psn);
+	bool known = flow->psn_known && ahead > -FLOW_PSN_WINDOW && ahead < FLOW_PSN_WINDOW;
 
-	if (flow->psn_known && ahead <= 0) {
+	if (op->flags & OPF_DETH)
+		return;
+	if (known && ahead <= 0) {
 		__sync_fetch_and_add(&flow->retransmissions, 1);
 		return;
 	}
-	if (flow->psn_known && ahead > 1)
+	if (known && ahead > 1)
 		__sync_fetch_and_add(&flow->psn_gaps, 1);
 	flow->psn = f->psn;
 	/* a READ request takes as many PSNs as its answer has packets: start afresh behind it */
-	flow->psn_known = f->opcode != OP_RC_READ_REQUEST;
+	flow->psn_known = op->operation != 1 << OPERATION_READ_REQUEST;
 }
 
 /* An ACK that is none: the responder is not ready, or refuses. */
@@ -71,7 +80,7 @@ static inline __attribute__((always_inline)) void flow_note(
 	if (op->flags & OPF_ACK)
 		flow_note_nak(flow, f->syndrome);
 	else if (!(op->flags & OPF_RESPONSE))
-		flow_note_psn(flow, f);
+		flow_note_psn(flow, f, op);
 	flow->tos = tos;
 	flow->last_ns = now_ns;
 	flow->slot = slot;

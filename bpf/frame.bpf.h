@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Reading a frame from an skb at a tc hook. */
+/* Reading a frame, at an XDP or tc hook. */
 #ifndef QUENCH_FRAME_BPF_H
 #define QUENCH_FRAME_BPF_H
 
@@ -68,12 +68,14 @@ static inline __attribute__((always_inline)) __u8 frame_class(
 	return CLASS_NONE;
 }
 
-/* Has the frame a DSCP and a PCP that mean different classes? */
+/* Has the frame a DSCP and a PCP that mean different classes? One that means none says nothing. */
 static inline __attribute__((always_inline)) bool frame_disagrees(
 	const struct conf *conf, const struct wire_frame *f)
 {
-	return f->pcp < 8 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) &&
-	       conf->dscp_class[(f->tos >> 2) & 63] != conf->pcp_class[f->pcp & 7];
+	__u8 by_dscp = conf->dscp_class[(f->tos >> 2) & 63], by_pcp = conf->pcp_class[f->pcp & 7];
+
+	return f->pcp < 8 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) && by_dscp != CLASS_NONE &&
+	       by_pcp != CLASS_NONE && by_dscp != by_pcp;
 }
 
 /* Is this a frame whose congestion its sender should hear of? ACKs, CM and CNPs are not. */

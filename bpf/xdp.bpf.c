@@ -21,9 +21,19 @@ static inline __attribute__((always_inline)) struct flow *flow_get(const struct 
 	return bpf_map_lookup_elem(&flows, key);
 }
 
-/* The verifier wants to see the bound. */
-enum { TUNNEL_MASK = TUNNEL_COUNT - 1 };
-_Static_assert((TUNNEL_COUNT & TUNNEL_MASK) == 0, "a power of two");
+static inline __attribute__((always_inline)) void count_tunnel(
+	const struct wire_frame *f, struct port_stats *stats)
+{
+	__u32 i = f->tunnel;
+
+	asm volatile(""
+		     : "+r"(i)); /* one register for the check and the access: the verifier looks */
+	i -= 1;
+	if (i < TUNNEL_COUNT)
+		stats->tunnels[i]++;
+	if (wire_is_ce(f->inner_tos))
+		stats->ce_inside++;
+}
 
 static inline __attribute__((always_inline)) void on_roce(const struct wire_frame *f,
 	const struct conf *conf, const struct port_conf *port, struct port_stats *stats)
@@ -34,11 +44,8 @@ static inline __attribute__((always_inline)) void on_roce(const struct wire_fram
 		stats->ce_received++;
 	if (f->pcp != WIRE_PCP_NONE && frame_disagrees(conf, f))
 		stats->trust_disagrees++;
-	if (f->tunnel) {
-		stats->tunnels[(f->tunnel - 1) & TUNNEL_MASK]++;
-		if (wire_is_ce(f->inner_tos))
-			stats->ce_inside++;
-	}
+	if (f->tunnel)
+		count_tunnel(f, stats);
 	if (flow)
 		flow_note(flow, f, port->slot, conf->now_ns);
 	else

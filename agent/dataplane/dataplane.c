@@ -572,6 +572,17 @@ bool dataplane_drop_dead_hooks(struct dataplane *dp, int ifindex)
 	return dead;
 }
 
+void dataplane_drop_tc(struct dataplane *dp, int ifindex)
+{
+	static const char *const whats[] = {"tc_egress", "tc_ingress"};
+	char path[LINK_PATH_MAX];
+
+	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++) {
+		link_path(dp, whats[i], ifindex, path);
+		unlink(path);
+	}
+}
+
 void dataplane_forget_port(struct dataplane *dp, int ifindex)
 {
 	static const char *const whats[] = {"xdp", "tc_egress", "tc_ingress"};

@@ -58,6 +58,9 @@ enum xdp_mode dataplane_xdp_mode(const struct dataplane *dp, int ifindex);
 int dataplane_attach_tc(
 	struct dataplane *dp, const char *name, int ifindex, uint32_t flags, struct qerr *err);
 
+/* Let go of tc hooks that an earlier agent left on the interface and this one has no use for. */
+void dataplane_drop_tc(struct dataplane *dp, int ifindex);
+
 /* The classifier for the root qdisc's filter; the descriptor stays the dataplane's. */
 int dataplane_root_fd(const struct dataplane *dp);
 

@@ -118,6 +118,8 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 		port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, err);
 	if (!code && may_send_cnps(engine, port))
 		code = dataplane_attach_tc(engine->dp, name, ifindex, port->conf.flags, err);
+	else if (!code)
+		dataplane_drop_tc(engine->dp, ifindex);
 	port->claimed = !code;
 	if (!code)
 		code = engine_save(engine, err);

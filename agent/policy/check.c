@@ -5,6 +5,7 @@
 
 #include "policy/fields.h"
 #include "policy/reader.h"
+#include "quench/wire.h"
 #include "policy/text.h"
 #include "policy/units.h"
 
@@ -54,6 +55,25 @@ static void check_port_name(struct reader *reader, size_t i)
 	}
 }
 
+/* A port that trusts a field which no class is told by would put everything into best effort. */
+static void check_port_trust(struct reader *reader, size_t i)
+{
+	const struct policy *policy = reader->policy;
+	enum port_trust trust = policy->ports[i].trust;
+	bool told = trust != TRUST_DSCP && trust != TRUST_PCP;
+
+	for (size_t c = 0; c < policy->classes_count; c++)
+		told |= trust == TRUST_DSCP ? policy->classes[c].dscp_mask != 0
+					    : policy->classes[c].pcp_mask != 0;
+	if (!told && policy->classes_count && policy->ports[i].role != PORT_MONITOR &&
+		reader_usable(reader, path_of("classes")))
+		reader_fault(reader, path_of("ports[%zu].trust", i),
+			"no class has a %s, so every frame would be best effort; allowed dscp-pcp "
+			"or "
+			"pcp-dscp",
+			trust == TRUST_DSCP ? "dscp" : "pcp");
+}
+
 /* With line_rate auto a QP of this port moves between min_rate and the port's rate. */
 static void check_port_min_rate(struct reader *reader, size_t i)
 {
@@ -75,6 +95,7 @@ static void check_ports(struct reader *reader)
 {
 	for (size_t i = 0; i < reader->policy->ports_count; i++) {
 		check_port_name(reader, i);
+		check_port_trust(reader, i);
 		check_port_rate(reader, i);
 		check_port_min_rate(reader, i);
 	}
@@ -246,6 +267,33 @@ static void check_cnp_dscp(struct reader *reader)
 	}
 }
 
+static bool vxlan_has(const struct policy_protocols *protocols, uint16_t port)
+{
+	for (uint32_t i = 0; i < protocols->vxlan_ports.count; i++)
+		if (protocols->vxlan_ports.port[i] == port)
+			return true;
+	return !protocols->vxlan_ports.given &&
+	       (port == VXLAN_UDP_PORT || port == VXLAN_UDP_PORT_OLD);
+}
+
+/* A UDP port means one thing. */
+static void check_protocols(struct reader *reader)
+{
+	const struct policy_protocols *protocols = &reader->policy->protocols;
+	struct path roce = path_of("protocols.roce_port");
+	struct path geneve = path_of("protocols.geneve_port");
+
+	if (vxlan_has(protocols, protocols->roce_port))
+		reader_fault(reader, roce, "%u is a VXLAN port; allowed one that is not",
+			protocols->roce_port);
+	if (protocols->geneve_port && vxlan_has(protocols, protocols->geneve_port))
+		reader_fault(reader, geneve, "%u is a VXLAN port; allowed one that is not",
+			protocols->geneve_port);
+	if (protocols->geneve_port == protocols->roce_port)
+		reader_fault(reader, geneve, "%u is RoCE's port; allowed another one",
+			protocols->geneve_port);
+}
+
 static void check_dcqcn(struct reader *reader)
 {
 	const struct policy_dcqcn *dcqcn = &reader->policy->dcqcn;
@@ -323,5 +371,6 @@ void policy_check(struct reader *reader)
 	check_cnp_priority(reader);
 	check_cnp_dscp(reader);
 	check_dcqcn(reader);
+	check_protocols(reader);
 	check_pairs(reader);
 }

@@ -29,7 +29,7 @@ static void compile_protocols(const struct policy_protocols *from, struct conf *
 	conf->udp_ports = (struct wire_ports)WIRE_PORTS_DEFAULT;
 	conf->udp_ports.roce = WIRE_HTONS(from->roce_port);
 	conf->udp_ports.geneve = WIRE_HTONS(from->geneve_port);
-	if (from->vxlan_ports.count)
+	if (from->vxlan_ports.given)
 		memset(conf->udp_ports.vxlan, 0, sizeof(conf->udp_ports.vxlan));
 	for (uint32_t i = 0; i < from->vxlan_ports.count; i++)
 		conf->udp_ports.vxlan[i] = WIRE_HTONS(from->vxlan_ports.port[i]);

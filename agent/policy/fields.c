@@ -219,7 +219,7 @@ const struct field policy_fields[] = {
 	  .help = "the UDP port of RoCEv2" },
 	{ SECTION_PROTOCOLS, "vxlan_ports", FIELD_PORTS, .min = "1", .max = "65535",
 	  AT(struct policy_protocols, vxlan_ports),
-	  .help = "up to 4 UDP ports; absent: 4789 and 8472" },
+	  .help = "up to 4 UDP ports, [] for none; absent: 4789 and 8472" },
 	{ SECTION_PROTOCOLS, "geneve_port", FIELD_COUNT, .zero = "off", .min = "1", .max = "65535",
 	  .fallback = "6081", AT(struct policy_protocols, geneve_port),
 	  .help = "the UDP port of GENEVE" },

@@ -238,6 +238,8 @@ static void read_set(struct reader *reader, const struct field *field, const yam
 	}
 	items = node->data.sequence.items.start;
 	count = node->data.sequence.items.top - items;
+	if (field->kind == FIELD_PORTS)
+		((struct policy_l4_ports *)member(field, base))->given = true;
 	for (size_t i = 0; i < count; i++)
 		good &= read_scalar(reader, field,
 			yaml_document_get_node(&reader->document, items[i]), base,

@@ -91,13 +91,14 @@ struct policy_pair {
 struct policy_l4_ports {
 	uint16_t port[POLICY_L4_PORTS_MAX];
 	uint32_t count;
+	bool given; /* the list is there, if only an empty one */
 };
 
 /* What tells protocols apart that standards do not. */
 struct policy_protocols {
 	uint16_t roce_port;
 	uint16_t geneve_port;		    /* 0: not looked into */
-	struct policy_l4_ports vxlan_ports; /* none: the usual ones */
+	struct policy_l4_ports vxlan_ports; /* not given: the usual ones */
 	struct policy_l4_ports iwarp_ports; /* beside connections that begin with MPA */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the BPF programs and the agent agree on: map keys and values, events, configuration, and
- * the names (handles, class ids, slots) of everything in a port's queue tree. A change to any
- * layout here raises ABI_VERSION, which is part of the pin path.
+ * the names (handles, class ids, slots) of everything in a port's queue tree. From the first
+ * release on, a change to any layout here raises ABI_VERSION, which is part of the pin path.
  */
 #ifndef QUENCH_ABI_H
 #define QUENCH_ABI_H
@@ -82,7 +82,7 @@ _Static_assert(sizeof(struct class_conf) == 24, "class_conf");
 
 /* One for the instance; written by the agent, read by every program. */
 struct conf {
-	__u64 now_ns; /* CLOCK_MONOTONIC when the agent last looked, some seconds ago at most */
+	__u64 now_ns; /* CLOCK_MONOTONIC when the agent last looked: every ten seconds */
 	__u64 cnp_interval_ns;
 	__u32 zero1;
 	__u32 slots; /* ports + 1 */
@@ -93,7 +93,7 @@ struct conf {
 	__be16 iwarp_ports[IWARP_PORTS_MAX]; /* TCP; 0: none */
 	__u32 zero2;
 	__u8 dscp_class[64]; /* class of each DSCP, or CLASS_NONE */
-	__u8 pcp_class[8];   /* for frames without an IP header */
+	__u8 pcp_class[8];   /* of each VLAN priority, or CLASS_NONE */
 	struct class_conf classes[CLASSES_MAX];
 };
 _Static_assert(sizeof(struct conf) == 320, "conf");
@@ -132,7 +132,7 @@ struct port_place {
 	__u32 ifindex; /* 0: of none */
 	__u32 slot;
 };
-_Static_assert(sizeof(struct port_place) == 8, "port_place is written in one go");
+_Static_assert(sizeof(struct port_place) == 8, "port_place");
 
 static inline __u32 port_place(__u32 ifindex)
 {

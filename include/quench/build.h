@@ -365,6 +365,7 @@ struct cnp_request {
 	struct flow_key key; /* of the data frame: the CNP goes from key.dst to key.src */
 	__u32 peer_qpn;	     /* the data sender's QP */
 	__be16 udp_src;
+	__be16 udp_dst;	  /* RoCEv2's port */
 	__be16 udp_check; /* 0, but where somebody is still to complete it */
 	__u16 pkey;
 	__u8 tos;
@@ -374,7 +375,7 @@ WIRE_INLINE void wire_build_cnp_tail(
 	struct wire_udp *udp, struct wire_bth *bth, const struct cnp_request *r)
 {
 	udp->src = r->udp_src;
-	udp->dst = WIRE_HTONS(ROCE_V2_UDP_PORT);
+	udp->dst = r->udp_dst;
 	udp->len = WIRE_HTONS(CNP_IPV4_BYTES - IPV4_MIN_BYTES);
 	udp->check = r->udp_check; /* the ICRC does not cover it */
 	bth->opcode = OP_CNP;

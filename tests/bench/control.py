@@ -288,10 +288,10 @@ def latency_rows(beside: str, cnp: Budgets, **rate: Budgets) -> list[Row]:
     ]  # fmt: skip
 
 
-IDLE = latency_rows("", Budgets(50, 500), h1=Budgets(600, 10_000), h2=Budgets(1_600, 10_000))
+IDLE = latency_rows("", Budgets(50, 500), h1=Budgets(600, 10_000), h2=Budgets(400, 10_000))
 LOADED = [
     *latency_rows(", beside RTNL load", Budgets(100, 5_000),
-                  h1=Budgets(1_200, 20_000), h2=Budgets(2_500, 20_000)),
+                  h1=Budgets(1_200, 20_000), h2=Budgets(1_000, 20_000)),
     Row("that RTNL load: ip netns add, ip netns del", "1/s", "load"),
 ]  # fmt: skip
 

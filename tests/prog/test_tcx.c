@@ -133,6 +133,28 @@ static void egress_marked_clone_becomes_exactly_the_cnp(void **state)
 	assert_stats("morph", (struct port_stats){.cnp_sent = COUNT(morph_cases)});
 }
 
+static void egress_cnp_goes_to_the_port_that_policy_gives_roce(void **state)
+{
+	enum { OTHER_PORT = 1021 };
+	struct frame_spec spec = {.opcode = OP_RC_SEND_ONLY, .tos = TOS_CE, .payload_bytes = 64};
+	struct conf conf = conf_default();
+	static struct frame f;
+	struct flow_key key;
+	struct skb_run r;
+
+	(void)state;
+	conf.udp_ports.roce = htons(OTHER_PORT);
+	conf_set(&conf);
+	frame_make(&f, spec);
+	key = frame_key(&f);
+	pair_set(&key);
+	frame_put16(f.data + f.l4_off + 2, OTHER_PORT);
+	r = run_egress(&f, MARK_BACK);
+	assert_int_equal(r.retval, ACT_NEXT);
+	assert_int_equal(r.frame.data[f.l4_off + 2] << 8 | r.frame.data[f.l4_off + 3], OTHER_PORT);
+	assert_stats("another port", (struct port_stats){.cnp_sent = 1});
+}
+
 static void pcap_write_header(FILE *file)
 {
 	static const struct {
@@ -729,6 +751,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		prog_test(egress_marked_clone_becomes_exactly_the_cnp),
+		prog_test(egress_cnp_goes_to_the_port_that_policy_gives_roce),
 		prog_test(egress_cnp_of_every_layout_satisfies_scapy_and_oracle),
 		prog_test(egress_clone_of_a_frame_without_ce_is_dropped),
 		prog_test(egress_clone_of_no_data_frame_is_dropped_and_counted),

@@ -41,13 +41,10 @@ static bool flow_exists(const struct flow_key *key)
 	return !bpf_map_lookup_elem(bpf_map__fd(skel->maps.flows), key, &flow);
 }
 
-/* Do the frame's DSCP and PCP mean two classes of conf_default? */
+/* In conf_default, DSCP 26 is one class, DSCP 10 and PCP 3 are another; the rest means none. */
 static bool trusts_disagree(const struct wire_frame *f)
 {
-	struct conf conf = conf_default();
-
-	return f->pcp < 8 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) &&
-	       conf.dscp_class[f->tos >> 2] != conf.pcp_class[f->pcp];
+	return f->pcp == 3 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) && f->tos >> 2 == 26;
 }
 
 /* What the counters must be after one frame of that kind. */
@@ -280,8 +277,11 @@ static void flow_record_counts_psn_gaps_and_retransmissions(void **state)
 		{"over the end of 24 bits", {0xfffffe, 0xffffff, 0, 1}, 4, 0, 0},
 		{"gap over the end", {0xfffffe, 1}, 2, 1, 0},
 		{"back over the end", {1, 0xffffff, 2}, 3, 0, 1},
-		{"half the circle ahead", {0, 0x7fffff}, 2, 1, 0},
-		{"half the circle back", {0, 0x800000}, 2, 0, 1},
+		{"as far ahead as one connection gets", {0, 65535, 65536}, 3, 1, 0},
+		{"as far back", {65535, 0, 65536}, 3, 0, 1},
+		{"further ahead: another connection", {0, 65536, 65537}, 3, 0, 0},
+		{"further back: another one", {65536, 0, 1}, 3, 0, 0},
+		{"half the circle away", {0, 0x800000}, 2, 0, 0},
 	};
 	size_t i;
 	int j;
@@ -331,6 +331,52 @@ static void flow_record_read_request_is_followed_by_any_psn(void **state)
 	assert_int_equal(flow_of(&key).psn_gaps, 0);
 	pass_spec("send", (struct frame_spec){.opcode = OP_RC_SEND_ONLY, .psn = 44});
 	assert_int_equal(flow_of(&key).psn_gaps, 1);
+}
+
+static void flow_record_xrc_read_request_is_followed_by_any_psn(void **state)
+{
+	struct flow_key key;
+
+	(void)state;
+	pass_spec("read",
+		(struct frame_spec){
+			.opcode = OP_XRC + OP_RC_READ_REQUEST, .psn = 10, .payload_bytes = 20});
+	key = pass_spec(
+		"send", (struct frame_spec){
+				.opcode = OP_XRC + OP_RC_SEND_ONLY, .psn = 42, .payload_bytes = 4});
+	assert_int_equal(packets_of(&key), 2);
+	assert_int_equal(flow_of(&key).psn_gaps, 0);
+}
+
+static void flow_record_datagrams_have_no_gaps_and_no_retransmissions(void **state)
+{
+	static const __u32 psns[] = {5, 900, 3, 3};
+	struct flow_key key = {0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < COUNT(psns); i++)
+		key = pass_spec("UD", (struct frame_spec){.opcode = OP_UD_SEND_ONLY,
+					      .psn = psns[i],
+					      .payload_bytes = DETH_BYTES});
+	assert_int_equal(packets_of(&key), COUNT(psns));
+	assert_int_equal(flow_of(&key).psn_gaps, 0);
+	assert_int_equal(flow_of(&key).retransmissions, 0);
+}
+
+/* A QPN that is used again starts anywhere; what follows is counted from there. */
+static void flow_record_of_another_connection_starts_afresh(void **state)
+{
+	static const __u32 psns[] = {1000000, 1000001, 5, 6, 8, 7, 0x800000, 0x800001};
+	struct flow_key key = {0};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < COUNT(psns); i++)
+		key = pass_spec(
+			"RC", (struct frame_spec){.opcode = OP_RC_SEND_ONLY, .psn = psns[i]});
+	assert_int_equal(flow_of(&key).psn_gaps, 1);
+	assert_int_equal(flow_of(&key).retransmissions, 1);
 }
 
 static void flow_table_full_counts_and_passes(void **state)
@@ -543,6 +589,9 @@ int main(void)
 		prog_test(flow_record_counts_psn_gaps_and_retransmissions),
 		prog_test(flow_record_responses_leave_psns_alone),
 		prog_test(flow_record_read_request_is_followed_by_any_psn),
+		prog_test(flow_record_xrc_read_request_is_followed_by_any_psn),
+		prog_test(flow_record_datagrams_have_no_gaps_and_no_retransmissions),
+		prog_test(flow_record_of_another_connection_starts_afresh),
 		prog_test(flow_table_full_counts_and_passes),
 		prog_test(cnp_of_known_pair_is_counted_for_it),
 		prog_test(cnp_of_unknown_pair_is_counted_and_told_to_nobody),

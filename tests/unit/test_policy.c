@@ -233,6 +233,11 @@ static void policy_protocols_become_ports_that_programs_look_at(void **state)
 	assert_int_equal(conf.iwarp_ports[0], htons(4420));
 	assert_int_equal(conf.iwarp_ports[1], htons(65535));
 	assert_int_equal(conf.iwarp_ports[2], 0);
+	assert_good("version: 1\n"
+		    "ports: [{name: eth0, role: monitor}]\n"
+		    "protocols: {roce_port: 4789, vxlan_ports: []}\n");
+	compile_conf(&policy, &conf);
+	assert_int_equal(conf.udp_ports.vxlan[0], 0);
 }
 
 static void policy_trust_says_which_field_decides(void **state)
@@ -408,6 +413,21 @@ static void policy_parse_bad_value_is_placed(void **state)
 			"except '/' and ':'\n"
 			"3:37: ports[3].name: \"..\" is not a name; allowed 1 to 15 visible ASCII "
 			"characters except '/' and ':'"},
+		{HEAD "protocols: {roce_port: 4789, geneve_port: 8472}\n",
+			"3:24: protocols.roce_port: 4789 is a VXLAN port; allowed one that is not\n"
+			"3:43: protocols.geneve_port: 8472 is a VXLAN port; allowed one that is "
+			"not"},
+		{HEAD "protocols: {roce_port: 4789, geneve_port: 4789, vxlan_ports: []}\n",
+			"3:43: protocols.geneve_port: 4789 is RoCE's port; allowed another one"},
+		{"version: 1\n"
+		 "ports:\n"
+		 "  - {name: a, role: gateway, rate: 1Gbit, trust: pcp}\n"
+		 "  - {name: b, role: gateway, rate: 1Gbit, trust: pcp-dscp}\n"
+		 "  - {name: c, role: monitor, trust: pcp}\n"
+		 "classes: [{" ROCE "}]\n",
+			"3:50: ports[0].trust: no class has a pcp, so every frame would be best "
+			"effort; "
+			"allowed dscp-pcp or pcp-dscp"},
 		{HEAD "protocols: {roce_port: 0, vxlan_ports: [4789, 4789, 70000], geneve_port: "
 		      "no,\n"
 		      "  iwarp_ports: [1, 2, 3, 4, 5]}\n",
