@@ -4,6 +4,7 @@
 build/bench.md. Needs root. Exits with 1 when a row is over its budget."""
 import argparse
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import growth  # noqa: E402
 import loop  # noqa: E402
 import programs  # noqa: E402
 from harness import QUICK_ROOM, Group, run_group  # noqa: E402
+from lab import LabError  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON, TABLE = ROOT / "build/bench.json", ROOT / "build/bench.md"
@@ -51,6 +53,17 @@ def chosen(only: list[str], quick: bool) -> list[Group]:
     return [g for g in groups if g.rounds_quick or not quick]
 
 
+def run_all(groups: list[Group], quick: bool) -> tuple[list[dict], list[str]]:
+    """The rows of all groups, and what went wrong: a group that cannot be measured costs no other one."""
+    rows, faults = [], []
+    for group in groups:
+        try:
+            rows += run_group(group, quick, say)
+        except (LabError, OSError, ValueError, subprocess.SubprocessError) as fault:
+            faults.append(f"{group.name}: {fault}")
+    return rows, faults
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Benchmarks, in one table.")
     parser.add_argument("--quick", action="store_true", help=f"few rounds; {QUICK_ROOM} times the budgets")
@@ -62,15 +75,16 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     args = parse_arguments()
-    rows = [row for group in chosen(args.only, args.quick) for row in run_group(group, args.quick, say)]
+    rows, faults = run_all(chosen(args.only, args.quick), args.quick)
     JSON.write_text(json.dumps(rows, indent=1) + "\n")
     TABLE.write_text(table(rows))
     print(JSON.read_text() if args.json else TABLE.read_text(), end="")
     judged = [row for row in rows if row["budget"] is not None]
-    failed = [row["name"] for row in judged if not row["ok"]]
-    for name in failed:
-        print(f"not ok - {name}: over its budget", file=sys.stderr)
-    print(f"{len(judged) - len(failed)} passed, {len(failed)} failed", file=sys.stderr if args.json else sys.stdout)
+    missed = [row["name"] for row in judged if not row["ok"]]
+    failed = faults + [f"{name}: over its budget" for name in missed]
+    for text in failed:
+        print(f"not ok - {text}", file=sys.stderr)
+    print(f"{len(judged) - len(missed)} passed, {len(failed)} failed", file=sys.stderr if args.json else sys.stdout)
     return 1 if failed else 0
 
 

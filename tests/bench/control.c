@@ -65,11 +65,12 @@ static void shuffle(uint32_t *order, uint32_t n)
 	}
 }
 
-/* A CNP for every QP. */
+/* A CNP for every QP, and then the cuts that are due at once. */
 static void all_cnps(struct bench *b)
 {
 	for (uint32_t i = 0; i < b->qps; i++)
 		reaction_cnp(b->reaction, b->order[i], 0, b->now_ns);
+	reaction_cuts(b->reaction, b->changes, CHANGES_MAX);
 }
 
 /* Ticks one timer period apart: in each of them every limited QP has one increase. */
