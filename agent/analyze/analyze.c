@@ -188,8 +188,11 @@ static void take_roce(
 	struct analyze *a, const struct analyze_frame *frame, const struct analyze_seen *seen)
 {
 	const struct wire_frame *f = &seen->wire;
-	struct analyze_flow *flow = get_flow(a, frame, f);
+	struct analyze_flow *flow;
 
+	if (seen->icrc == ICRC_BAD) /* what it says of QPs and PSNs may be the damage */
+		return;
+	flow = get_flow(a, frame, f);
 	if (!flow)
 		return;
 	count_frame(a, flow, frame, f);

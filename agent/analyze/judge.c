@@ -152,6 +152,8 @@ static void judge_flow(struct analyze *a, struct analyze_flow *flow)
 
 void analyze_finish(struct analyze *a)
 {
+	for (uint32_t i = 0; i < a->pausers.count; i++)
+		pause_finish(table_at(&a->pausers, i), a->last_ns, a->quantum_ps);
 	series_finish(&a->series, &a->flows);
 	follow_finish(a);
 	for (uint32_t i = 0; i < a->flows.count; i++) {

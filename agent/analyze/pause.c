@@ -95,3 +95,9 @@ struct pause_effect pause_take(struct pauser *p, const struct wire_mac_control *
 			take_row(&p->row[i], WIRE_NTOHS(m->time[i]), now_ns, quantum_ps, &effect);
 	return effect;
 }
+
+void pause_finish(struct pauser *p, uint64_t now_ns, uint64_t quantum_ps)
+{
+	for (int i = 0; i < PAUSE_ROWS; i++)
+		settle(&p->row[i], now_ns, quantum_ps);
+}

@@ -50,4 +50,7 @@ struct pause_effect {
 struct pause_effect pause_take(struct pauser *p, const struct wire_mac_control *m, bool pfc,
 	uint64_t now_ns, uint64_t quantum_ps);
 
+/* Nothing more comes after now_ns: what still holds has held until then. */
+void pause_finish(struct pauser *p, uint64_t now_ns, uint64_t quantum_ps);
+
 #endif

@@ -316,9 +316,12 @@ static int start_analysis(struct job *job, struct qerr *err)
 static int close_output(FILE **out, const char *path, struct qerr *err)
 {
 	FILE *file = *out;
+	bool bad = file && ferror(file);
 
 	*out = NULL;
-	if (file && (ferror(file) | fclose(file)))
+	if (file && fclose(file))
+		bad = true;
+	if (bad)
 		return qerr_set(err, -EIO, "%s: cannot be written", path);
 	return 0;
 }

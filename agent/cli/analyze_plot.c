@@ -53,8 +53,12 @@ static int open_series(struct plot *p, struct qerr *err)
 	fd = openat(directory, SERIES_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	close(directory);
 	p->series = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!p->series)
-		return fail(err, p->directory, "/" SERIES_FILE, errno);
+	if (!p->series) {
+		fail(err, p->directory, "/" SERIES_FILE, errno);
+		if (fd >= 0)
+			close(fd);
+		return -EIO;
+	}
 	analyze_csv_header(p->series);
 	return 0;
 }
@@ -83,6 +87,8 @@ static int spawn_gnuplot(struct plot *p, struct qerr *err)
 	posix_spawn_file_actions_destroy(&actions);
 	close(ends[0]);
 	p->script = fdopen(ends[1], "w");
+	if (!p->script)
+		close(ends[1]);
 	if (code == ENOENT)
 		return qerr_set(err, -ENOENT,
 			"gnuplot is not installed, and --plot needs it; --csv does not");
@@ -166,8 +172,9 @@ static void write_script(
 
 static int end_stream(FILE **stream)
 {
-	int bad = ferror(*stream) | fclose(*stream);
+	bool bad = ferror(*stream);
 
+	bad |= fclose(*stream) != 0;
 	*stream = NULL;
 	return bad ? -EIO : 0;
 }
@@ -189,13 +196,15 @@ int plot_finish(struct plot *p, const struct analyze *a, struct qerr *err)
 	size_t count;
 	struct analyze_flow **flows = analyze_busiest(a, &count);
 	void (*before)(int) = signal(SIGPIPE, SIG_IGN);
-	int code = end_stream(&p->series);
+	int code = end_stream(&p->series), failed;
 
 	if (code)
 		qerr_set(err, code, "%s/" SERIES_FILE ": cannot be written", p->directory);
 	if (!code && a->frames)
 		write_script(p->script, a, flows, flows ? count : 0);
-	if (end_stream(&p->script) | wait_gnuplot(p) && !code)
+	failed = end_stream(&p->script); /* gnuplot ends when its script does */
+	failed |= wait_gnuplot(p);
+	if (failed && !code)
 		code = qerr_set(err, -EIO, "gnuplot failed in %s", p->directory);
 	signal(SIGPIPE, before);
 	free(flows);

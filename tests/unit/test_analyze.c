@@ -439,6 +439,23 @@ static void mad_of_another_class_is_no_cm_message(void **state)
 	close_bench(&b);
 }
 
+/* Its QPN and AETH may be what the damage hit. */
+static void icrc_bad_frame_makes_no_flow_and_no_nak(void **state)
+{
+	const struct row *r = find_row(&icrc_rows, "gen_v4_nak_psn_seq");
+	__u8 *copy = frame_copy(r->frame, r->len);
+	struct bench b = open_bench((struct analyze_config){});
+
+	(void)state;
+	copy[r->len - 1] ^= 1;
+	feed(&b, copy, r->len, r->len);
+	assert_int_equal(b.a->icrc[ICRC_BAD], 1);
+	assert_int_equal(b.a->kinds[WIRE_ROCEV2], 1);
+	assert_int_equal(b.a->flows.count, 0);
+	frame_free(copy);
+	finish_and_close(&b, FINDING_ICRC_BAD, 1);
+}
+
 static void icrc_bad_is_found_with_its_frame(void **state)
 {
 	struct bench b = open_bench((struct analyze_config){});
@@ -789,6 +806,7 @@ static void feed_connection(struct bench *b)
 			ip[at] = 192;
 			ip[at + 2] = 2;
 		}
+		mend_icrc(frame.at, frame.len);
 		feed(b, frame.at, frame.len, frame.len);
 	}
 }
@@ -1173,6 +1191,27 @@ static void pause_renewed_without_end_is_a_storm(void **state)
 	finish_and_close(&b, FINDING_PAUSE_STORM, 1);
 }
 
+static void pause_that_nothing_ends_holds_until_it_runs_out_or_the_capture_ends(void **state)
+{
+	struct bench b = open_bench((struct analyze_config){.speed_bps = 1000000000});
+
+	(void)state;
+	pause_priority(&b, 0x08, 0xffff, 0); /* 33.5 ms at 1 Gbit/s */
+	pause_priority(&b, 0x10, 0xffff, 10 * 1000 * US);
+	b.a->last_ns += 10 * 1000 * US;
+	analyze_finish(b.a);
+	assert_int_equal(pause_row(&b, 3)->paused_ns, 20 * 1000 * US);
+	assert_int_equal(pause_row(&b, 4)->paused_ns, 10 * 1000 * US);
+	close_bench(&b);
+	b = open_bench((struct analyze_config){.speed_bps = 1000000000});
+	pause_priority(&b, 0x08, 0xffff, 0);
+	b.a->last_ns += 1000 * 1000 * US;
+	analyze_finish(b.a);
+	assert_int_equal(pause_row(&b, 3)->paused_ns, 0xffffull * 512);
+	assert_int_equal(pause_row(&b, 3)->longest_ns, 0xffffull * 512);
+	close_bench(&b);
+}
+
 static void pause_that_runs_out_is_no_storm(void **state)
 {
 	struct bench b = open_bench((struct analyze_config){.speed_bps = 100000000000});
@@ -1520,6 +1559,7 @@ int main(void)
 		cmocka_unit_test(every_vector_is_counted_as_its_kind),
 		cmocka_unit_test(damaged_vectors_with_right_icrc_end_well),
 		cmocka_unit_test(mad_of_another_class_is_no_cm_message),
+		cmocka_unit_test(icrc_bad_frame_makes_no_flow_and_no_nak),
 		cmocka_unit_test(icrc_bad_is_found_with_its_frame),
 		cmocka_unit_test(cut_frame_is_unverifiable),
 		cmocka_unit_test(frame_shorter_than_it_says_is_found),
@@ -1563,6 +1603,8 @@ int main(void)
 		cmocka_unit_test(infiniband_raw_packet_has_no_transport),
 		cmocka_unit_test(pause_renewed_without_end_is_a_storm),
 		cmocka_unit_test(pause_that_runs_out_is_no_storm),
+		cmocka_unit_test(
+			pause_that_nothing_ends_holds_until_it_runs_out_or_the_capture_ends),
 		cmocka_unit_test(pause_without_known_speed_counts_what_renewals_prove),
 		cmocka_unit_test(xon_ends_a_pause),
 		cmocka_unit_test(pfc_that_enables_no_class_pauses_none),
