@@ -18,8 +18,9 @@ static inline __attribute__((always_inline)) void qdisc_look_cast(
 	__u64 ptr, struct qdisc_seen *seen)
 {
 	const struct Qdisc *q = bpf_rdonly_cast((void *)ptr, bpf_core_type_id_kernel(struct Qdisc));
-	const __u64 *bstats =
-		bpf_rdonly_cast((void *)(ptr + bpf_core_field_offset(struct Qdisc, bstats)), 0);
+	const __u64 *bstats = /* as its type: as plain memory is possible since 6.17 only */
+		bpf_rdonly_cast((void *)(ptr + bpf_core_field_offset(struct Qdisc, bstats)),
+			bpf_core_type_id_kernel(struct gnet_stats_basic_sync));
 
 	seen->flags = q->flags;
 	seen->handle = q->handle;

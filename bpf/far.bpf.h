@@ -28,7 +28,7 @@ static inline __attribute__((always_inline)) bool far_read(
 	struct xdp_md *ctx, const struct conf *conf, struct wire_frame *f)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 linear = end - data, count = bpf_xdp_get_buff_len(ctx);
+	__u64 linear = end - data, count = bpf_xdp_get_buff_len(ctx), last;
 	struct far_headers *far;
 	__u32 zero = 0;
 
@@ -37,8 +37,11 @@ static inline __attribute__((always_inline)) bool far_read(
 	far = bpf_map_lookup_elem(&far_scratch, &zero);
 	if (!far)
 		return false;
-	if (count > FAR_HEADERS_BYTES)
-		count = FAR_HEADERS_BYTES;
+	last = count - 1; /* no verifier before Linux 6.8 sees otherwise that count is not 0 */
+	if (last >= FAR_HEADERS_BYTES)
+		last = FAR_HEADERS_BYTES - 1;
+	WIRE_OPAQUE(last);
+	count = last + 1;
 	if (bpf_xdp_load_bytes(ctx, 0, far->bytes, count))
 		return false;
 	far->count = count;

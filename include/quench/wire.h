@@ -34,6 +34,9 @@
 #define WIRE_INLINE static inline
 #endif
 
+/* Forget what is known of a variable: the next use is of the register that holds it now. */
+#define WIRE_OPAQUE(variable) asm volatile("" : "+r"(variable))
+
 enum {
 	ETH_HEADER_BYTES = 14,
 	VLAN_TAG_BYTES = 4,
@@ -350,10 +353,16 @@ WIRE_INLINE struct wire_cursor wire_cursor(const void *data, const void *end, __
 		.start = data, .at = off, .size = (const __u8 *)end - (const __u8 *)data};
 }
 
+/*
+ * The offset is opaque so that what is checked is what is added to start: a copy of it that was
+ * made before is unbounded in the eyes of verifiers before Linux 6.15.
+ */
 WIRE_INLINE const void *wire_take(struct wire_cursor *c, __u32 len)
 {
-	__u32 at = c->at, next = at + len;
+	__u32 at = c->at, next;
 
+	WIRE_OPAQUE(at);
+	next = at + len;
 	if (at > WIRE_BUFFER_BYTES || next > WIRE_BUFFER_BYTES || next > c->size)
 		return NULL;
 	c->at = next;

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""quench on a stock kernel, in one guest: programs load and attach, the agent runs or says why not."""
+import json
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
+from guest import Command, Guest, Guests  # noqa: E402
+from image import Image  # noqa: E402
+from lab import (  # noqa: E402
+    POLICY, BOTTLENECK_BPS, RETURN_BPS, Fabric, Port,
+    expect, expect_equal, lab_policy, wait_until,
+)  # fmt: skip
+from results import Results  # noqa: E402
+
+PROGRAMS = {"quench_xdp", "quench_root", "quench_tc_ingress", "quench_tc_egress", "quench_tc_notify",
+            "quench_qdisc_destroy"}  # fmt: skip
+RDONLY_CAST_SINCE = (6, 2)  # the kernel function bpf_rdonly_cast
+TCX_SINCE = (6, 6)
+READY_S = 20  # for an agent whose programs an emulated verifier looks at
+LOAD_S = 120
+
+GATEWAY_PORTS = [Port("eth0", "gateway", BOTTLENECK_BPS), Port("veth0", "gateway", RETURN_BPS)]
+HOST_PORTS = [Port("veth0", "host", BOTTLENECK_BPS)]
+
+STATE = "tc qdisc; ip -br link; bpftool net; find /sys/fs/bpf /run/quench -mindepth 1 2>/dev/null; true"
+
+
+def version(release: str) -> tuple[int, int]:
+    major, minor = release.split(".")[:2]
+    return int(major), int(re.match(r"\d+", minor)[0])
+
+
+class Machine:
+    """A guest with two interfaces that take native XDP: a virtio-net and one end of a veth."""
+
+    def __init__(self, guest: Guest):
+        self.guest = guest
+        self.version = version(guest.image.release)
+        guest.run(
+            "modprobe veth; ip link add veth0 type veth peer name veth1;"
+            "for d in eth0 veth0 veth1; do ip link set $d up; done"
+        )
+        self.write("lab.yaml", POLICY.read_text())
+        self.write("gateway.yaml", self.policy(GATEWAY_PORTS))
+        self.write("host.yaml", self.policy(HOST_PORTS))
+
+    @staticmethod
+    def policy(ports: list[Port]) -> str:
+        return lab_policy(Fabric()) + "ports:\n" + "".join(port.row() for port in ports)
+
+    def write(self, name: str, text: str) -> None:
+        self.guest.run(f"cat >/root/{name} <<'END_OF_FILE'\n{text}\nEND_OF_FILE")
+
+    def state(self) -> str:
+        """Whatever an agent could leave behind. The module of a qdisc that was used may stay."""
+        return self.guest.run(STATE)
+
+    def start_agent(self, name: str) -> Command:
+        return self.guest.start(f"echo $$ >/run/agent; exec quench run -c /root/{name}.yaml")
+
+    def stop_agent(self, agent: Command) -> str:
+        self.guest.run("kill $(cat /run/agent)")
+        return agent.result()
+
+    def status(self) -> dict:
+        """What the agent says of itself, once it does."""
+
+        def ask() -> dict:
+            answer = self.guest.try_run("quench status --json 2>/dev/null")
+            return {} if answer.status else json.loads(answer.text)
+
+        return wait_until(ask, READY_S, "the agent does not answer")
+
+
+def boots(machine: Machine, results: Results) -> None:
+    expect_equal(machine.guest.run("uname -r").strip(), machine.guest.image.release, "uname -r")
+    results.figure("boot_s", round(machine.guest.boot_s, 1))
+
+
+def programs_load(machine: Machine, results: Results) -> None:
+    """Each program passes this kernel's verifier, and XDP attaches natively to both interfaces."""
+    answer = machine.guest.try_run("load eth0; first=$?; load veth0 | tail -n 1; exit $first", LOAD_S)
+    said = dict(line.split(" ", 1) for line in answer.text.splitlines() if " " in line)
+    refused = [f"{name} {what}" for name, what in said.items() if what.startswith("refused")]
+    expect(not refused and not answer.status, "; ".join(refused) or answer.text)
+    expect_equal(PROGRAMS & said.keys(), PROGRAMS, "loaded")
+    for name in sorted(PROGRAMS):
+        results.figure(name, int(said[name]))
+    has_cast = "true" if machine.version >= RDONLY_CAST_SINCE else "false"
+    expect_equal(said["depth_rdonly_cast"], has_cast, "depth_rdonly_cast")
+    for device in ("eth0", "veth0"):
+        expect_equal(said[device], "native", f"XDP on {device}")
+        results.note(f"XDP on {device} native")
+
+
+def policy_is_valid(machine: Machine, results: Results) -> None:
+    results.note(machine.guest.run("quench check /root/lab.yaml").strip())
+
+
+def run_and_stop(machine: Machine, results: Results, name: str) -> None:
+    before = machine.state()
+    agent = machine.start_agent(name)
+    try:
+        status = machine.status()
+    except Exception:
+        expect(False, agent.result())
+        raise
+    modes = {port["name"]: port["xdp_mode"] for port in status["ports"]}
+    expect(set(modes.values()) == {"native"}, f"XDP modes {modes}")
+    machine.stop_agent(agent)
+    expect_equal(machine.state(), before, "left behind")
+    results.note(", ".join(f"{port} {mode}" for port, mode in modes.items()))
+
+
+def gateway_runs(machine: Machine, results: Results) -> None:
+    """Ports from which no CNP leaves: these need no tcx, so that any kernel will do."""
+    run_and_stop(machine, results, "gateway")
+
+
+def host_runs_or_says_why_not(machine: Machine, results: Results) -> None:
+    if machine.version >= TCX_SINCE:
+        run_and_stop(machine, results, "host")
+        return
+    before = machine.state()
+    answer = machine.start_agent("host").wait()
+    lines = answer.text.strip().splitlines()
+    expect(answer.status == 1 and len(lines) == 1, f"exit status {answer.status}: {answer.text}")
+    expect("tcx" in lines[0] and "6.6" in lines[0], lines[0])
+    expect_equal(machine.state(), before, "left behind")
+    results.note(lines[0])
+
+
+CASES = (programs_load, policy_is_valid, gateway_runs, host_runs_or_says_why_not)
+
+
+def run_cases(results: Results, image: Image, directory: Path) -> None:
+    """All cases in one boot; a guest that does not come up is one failure."""
+    kernel = image.release
+    with Guests() as guests:
+        machine = None
+        with results.on(kernel, "none", "boots"):
+            guest = Guest(image, f"kernel-{image.kernel.name}", directory)
+            guests.boot(guest)
+            machine = Machine(guest)
+            boots(machine, results)
+        for case in CASES if machine else ():
+            with results.on(kernel, "none", case.__name__):
+                case(machine, results)
