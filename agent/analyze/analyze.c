@@ -7,6 +7,7 @@
 
 #include "analyze/follow.h"
 #include "analyze/infiniband.h"
+#include "analyze/iwarp.h"
 #include "analyze/pairing.h"
 
 enum {
@@ -16,17 +17,27 @@ enum {
 
 /* Parsing and kinds */
 
-static int parse_foreign(const void *data, const void *end, struct wire_frame *f)
+static int parse_infiniband(
+	const void *data, const void *end, const struct wire_ports *ports, struct wire_frame *f)
+{
+	(void)ports;
+	return infiniband_parse(data, end, f);
+}
+
+static int parse_foreign(
+	const void *data, const void *end, const struct wire_ports *ports, struct wire_frame *f)
 {
 	(void)data;
 	(void)end;
+	(void)ports;
 	return wire_done(f, WIRE_OTHER);
 }
 
 /* What reads the bytes, by what they start with. */
-static int (*const parsers[FRAME_LINK_COUNT])(const void *, const void *, struct wire_frame *) = {
-	[FRAME_ETHERNET] = wire_parse,
-	[FRAME_INFINIBAND] = infiniband_parse,
+static int (*const parsers[FRAME_LINK_COUNT])(
+	const void *, const void *, const struct wire_ports *, struct wire_frame *) = {
+	[FRAME_ETHERNET] = wire_parse_ports,
+	[FRAME_INFINIBAND] = parse_infiniband,
 	[FRAME_FOREIGN] = parse_foreign,
 };
 
@@ -297,45 +308,28 @@ static uint32_t ipv4_first_udp(const uint8_t *l3)
 }
 
 /* Is it the first fragment of a datagram to the RoCE port? */
-static bool starts_roce(const struct analyze_frame *frame, const struct wire_frame *f)
+static bool starts_roce(
+	const struct analyze *a, const struct analyze_frame *frame, const struct wire_frame *f)
 {
 	const uint8_t *l3 = frame->data + wire_roce_l3_off(f);
 	uint32_t room = frame->len - wire_roce_l3_off(f);
 	uint32_t udp = wire_roce_l3(f) == L3_IPV4 ? ipv4_first_udp(l3) : ipv6_first_udp(l3, room);
 
-	return udp && room >= udp + 4 && (l3[udp + 2] << 8 | l3[udp + 3]) == ROCE_V2_UDP_PORT;
+	return udp && room >= udp + 4 && wire_be16_at(l3 + udp + 2) == WIRE_NTOHS(a->ports.roce);
 }
 
 static void take_fragment(
 	struct analyze *a, const struct analyze_frame *frame, const struct analyze_seen *seen)
 {
-	if (starts_roce(frame, &seen->wire))
+	if (starts_roce(a, frame, &seen->wire))
 		analyze_note(a, FINDING_ROCE_FRAGMENT, frame->number, NULL);
-}
-
-/* The connection of a start frame is iWARP from now on, in both directions. */
-static void learn_iwarp(struct analyze *a, const struct flow_key *key)
-{
-	struct flow_key back = flow_reverse_key(key, key->dst_qpn << 16 | key->dst_qpn >> 16);
-
-	table_add(&a->iwarp, key);
-	table_add(&a->iwarp, &back);
 }
 
 static void take_iwarp(
 	struct analyze *a, const struct analyze_frame *frame, const struct analyze_seen *seen)
 {
-	struct analyze_iwarp *connection;
-
-	if (seen->wire.mpa)
-		learn_iwarp(a, &seen->wire.key);
-	connection = table_find(&a->iwarp, &seen->wire.key);
-	if (!connection) {
+	if (!iwarp_take(a, frame, &seen->wire))
 		miss(a, frame);
-		return;
-	}
-	connection->packets++;
-	connection->bytes += frame->wire_len;
 }
 
 /* What goes to QPs 0 and 1 is management, and belongs to no flow. */
@@ -408,9 +402,8 @@ static void count_capture(struct analyze *a, const struct analyze_frame *frame)
 static void recognize(struct analyze *a, const struct analyze_frame *frame, struct wire_frame *f)
 {
 	wire_frame_init(f);
-	parsers[frame->link](frame->data, frame->data + frame->len, f);
-	if (f->kind == WIRE_OTHER && f->tcp_payload_off && a->iwarp.count &&
-		table_find(&a->iwarp, &f->key))
+	parsers[frame->link](frame->data, frame->data + frame->len, &a->ports, f);
+	if (f->kind == WIRE_OTHER && f->tcp_payload_off && iwarp_is(a, f))
 		f->kind = WIRE_IWARP;
 }
 
@@ -491,6 +484,8 @@ struct analyze *analyze_new(const struct analyze_config *config)
 	a->pairs = pairs_new(
 		at_most(ANALYZE_HANDSHAKES_MAX, flows_max), at_most(ANALYZE_PAIRS_MAX, flows_max));
 	a->recent = calloc(ANALYZE_RECENT_REQUESTS, sizeof(*a->recent));
+	a->ports = config->ports ? *config->ports : (struct wire_ports)WIRE_PORTS_DEFAULT;
+	memcpy(a->iwarp_ports, config->iwarp_ports, sizeof(a->iwarp_ports));
 	if (config->speed_bps)
 		a->quantum_ps = QUANTUM_BITS * 1000000000000ull / config->speed_bps;
 	if (!a->pairs || !a->recent || make_tables(a, flows_max, config->secret) ||

@@ -14,6 +14,8 @@
 #include "analyze/series.h"
 #include "analyze/table.h"
 #include "control/pairs.h"
+#include "quench/abi.h"
+#include "quench/wire_iwarp.h"
 
 /* What is kept at most, some 50 MB; frames beyond are counted, in no flow, and in `missed`. */
 enum {
@@ -34,6 +36,8 @@ struct analyze_config {
 	uint64_t interval_ns; /* of the time series, up to SERIES_INTERVAL_MAX_NS; 0: none */
 	series_emit emit;     /* where its rows go */
 	void *emit_arg;
+	const struct wire_ports *ports;	       /* NULL: those that standards give */
+	uint16_t iwarp_ports[IWARP_PORTS_MAX]; /* TCP, that are iWARP however they begin; 0: none */
 };
 
 /* CM messages by attribute (IBTA vol. 1, 12.6). The names are those of the JSON keys. */
@@ -66,13 +70,18 @@ struct analyze_link_pair {
 	uint64_t frame[2]; /* the first of RoCEv1 and of RoCEv2; 0: none */
 };
 
-/* One direction of a TCP connection that speaks MPA: an entry of a table. */
+/* One direction of a TCP connection that speaks iWARP: an entry of a table. */
 struct analyze_iwarp {
 	struct flow_key key; /* the ports in place of the QPN */
-	uint32_t zero;
+	uint32_t first_seq;  /* behind the start frame, with start: markers count from there */
 	uint64_t packets;
 	uint64_t bytes; /* of the frames */
+	uint64_t opcodes[RDMAP_OPCODE_COUNT];
+	struct wire_mpa_terms terms; /* of the start frame that came this way, with start */
+	uint8_t start;		     /* enum wire_mpa: which that was; MPA_NONE: it was not seen */
+	uint8_t has_markers;	     /* the other side asked for them */
 };
+_Static_assert(sizeof(struct analyze_iwarp) % 8 == 0, "an entry of a table");
 
 /* A request that waits to be answered, to learn QP pairs from answers. */
 struct recent_request {
@@ -98,6 +107,8 @@ struct analyze {
 	struct table pausers;		 /* struct pauser */
 	struct pairs *pairs;
 	struct recent_request *recent;
+	struct wire_ports ports;
+	uint16_t iwarp_ports[IWARP_PORTS_MAX];
 	uint64_t quantum_ps;
 	struct series series;
 };

@@ -36,6 +36,9 @@ struct options {
 	const char *csv, *frames, *plot;
 	uint64_t interval_ns, duration_ns, count, speed_bps;
 	bool json, progress;
+	struct wire_ports ports;
+	uint16_t iwarp_ports[IWARP_PORTS_MAX];
+	uint32_t vxlan_count, iwarp_count; /* given so far */
 };
 
 enum {
@@ -46,7 +49,11 @@ enum {
 	KEY_DURATION,
 	KEY_COUNT,
 	KEY_SPEED,
-	KEY_PROGRESS
+	KEY_PROGRESS,
+	KEY_ROCE_PORT,
+	KEY_VXLAN_PORT,
+	KEY_GENEVE_PORT,
+	KEY_IWARP_PORT
 };
 
 static const struct argp_option option_rows[] = {
@@ -61,6 +68,14 @@ static const struct argp_option option_rows[] = {
 	{"speed", KEY_SPEED, "RATE", 0,
 		"of the link, 100Gbit: then the length of pauses is known (default: the port's "
 		"own)",
+		0},
+	{"roce-port", KEY_ROCE_PORT, "N", 0, "the UDP port of RoCEv2 (default 4791)", 0},
+	{"vxlan-port", KEY_VXLAN_PORT, "N", 0,
+		"a UDP port of VXLAN, up to 4 times (default 4789 and 8472)", 0},
+	{"geneve-port", KEY_GENEVE_PORT, "N", 0, "the UDP port of GENEVE, or off (default 6081)",
+		0},
+	{"iwarp-port", KEY_IWARP_PORT, "N", 0,
+		"a TCP port that is iWARP, up to 4 times, beside connections that begin with MPA",
 		0},
 	{"progress", KEY_PROGRESS, NULL, 0, "show progress, even where stderr is no terminal", 0},
 	{},
@@ -77,6 +92,53 @@ static uint64_t number(struct argp_state *state, enum units_kind kind, const cha
 	else if (!value)
 		argp_error(state, "\"%s\" is too little", text);
 	return value;
+}
+
+/* A UDP or TCP port, or a usage error that names the option. */
+static uint16_t port_number(struct argp_state *state, const char *option, const char *text)
+{
+	struct qerr err = {};
+	uint64_t value = 0;
+
+	if (units_parse_u64(UNITS_COUNT, text, &value, &err))
+		argp_error(state, "--%s: %s; allowed 1 to 65535", option, err.text);
+	else if (value < 1 || value > 65535)
+		argp_error(state, "--%s: \"%s\" is out of range; allowed 1 to 65535", option, text);
+	return value;
+}
+
+/* May one more be added to count ports that are there, of at most max, none of them twice? */
+static void expect_room(
+	struct argp_state *state, const char *option, uint32_t count, uint32_t max, bool twice)
+{
+	if (twice)
+		argp_error(state, "--%s: a port is there twice", option);
+	else if (count == max)
+		argp_error(state, "--%s: more than %u ports", option, max);
+}
+
+static void add_vxlan_port(struct argp_state *state, struct options *o, const char *text)
+{
+	static const char option[] = "vxlan-port";
+	__be16 port = WIRE_HTONS(port_number(state, option, text));
+
+	if (!o->vxlan_count)
+		memset(o->ports.vxlan, 0, sizeof(o->ports.vxlan));
+	expect_room(state, option, o->vxlan_count, VXLAN_PORTS_MAX,
+		wire_is_vxlan_port(&o->ports, port));
+	o->ports.vxlan[o->vxlan_count++] = port;
+}
+
+static void add_iwarp_port(struct argp_state *state, struct options *o, const char *text)
+{
+	static const char option[] = "iwarp-port";
+	uint16_t port = port_number(state, option, text);
+	bool twice = false;
+
+	for (uint32_t i = 0; i < o->iwarp_count; i++)
+		twice = twice || o->iwarp_ports[i] == port;
+	expect_room(state, option, o->iwarp_count, IWARP_PORTS_MAX, twice);
+	o->iwarp_ports[o->iwarp_count++] = port;
 }
 
 static error_t read_end(struct argp_state *state, const struct options *o)
@@ -125,6 +187,19 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
 	case KEY_PROGRESS:
 		o->progress = true;
 		return 0;
+	case KEY_ROCE_PORT:
+		o->ports.roce = WIRE_HTONS(port_number(state, "roce-port", arg));
+		return 0;
+	case KEY_VXLAN_PORT:
+		add_vxlan_port(state, o, arg);
+		return 0;
+	case KEY_GENEVE_PORT:
+		o->ports.geneve =
+			strcmp(arg, "off") ? WIRE_HTONS(port_number(state, "geneve-port", arg)) : 0;
+		return 0;
+	case KEY_IWARP_PORT:
+		add_iwarp_port(state, o, arg);
+		return 0;
 	case ARGP_KEY_ARG:
 		if (o->file)
 			argp_error(state, "one FILE at a time");
@@ -146,7 +221,8 @@ static void read_options(int argc, char **argv, struct options *o)
 		.doc = help,
 	};
 
-	*o = (struct options){.interval_ns = 10000000, .count = UINT64_MAX};
+	*o = (struct options){
+		.interval_ns = 10000000, .count = UINT64_MAX, .ports = WIRE_PORTS_DEFAULT};
 	argv[0] = name;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, o);
@@ -305,8 +381,10 @@ static int start_analysis(struct job *job, struct qerr *err)
 		.interval_ns = job->csv || job->plot ? job->options->interval_ns : 0,
 		.emit = emit_series,
 		.emit_arg = job,
+		.ports = &job->options->ports,
 	};
 
+	memcpy(config.iwarp_ports, job->options->iwarp_ports, sizeof(config.iwarp_ports));
 	if (getrandom(&config.secret, sizeof(config.secret), 0) != sizeof(config.secret))
 		return qerr_set(err, -EIO, "no random numbers: %s", strerror(errno));
 	job->analyze = analyze_new(&config);

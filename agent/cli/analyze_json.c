@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyze/iwarp.h"
 #include "cli/analyze_report.h"
 
 static void set_count(json_t *doc, const char *key, uint64_t count)
@@ -224,20 +225,49 @@ static json_t *flows_json(const struct analyze *a)
 	return list;
 }
 
+/* What the start frame said that came this way; null when none did. */
+static json_t *mpa_json(const struct analyze_iwarp *way)
+{
+	json_t *doc;
+
+	if (way->start == MPA_NONE)
+		return json_null();
+	doc = json_object();
+	json_object_set_new(
+		doc, "frame", json_string(way->start == MPA_REQUEST ? "request" : "reply"));
+	json_object_set_new(doc, "markers", json_boolean(way->terms.flags & MPA_MARKERS));
+	json_object_set_new(doc, "crc", json_boolean(way->terms.flags & MPA_CRC));
+	json_object_set_new(doc, "reject", json_boolean(way->terms.flags & MPA_REJECT));
+	set_count(doc, "revision", way->terms.revision);
+	return doc;
+}
+
+static json_t *opcodes_json(const struct analyze_iwarp *way)
+{
+	json_t *doc = json_object();
+
+	for (uint32_t i = 0; i < RDMAP_OPCODE_COUNT; i++)
+		if (way->opcodes[i])
+			set_count(doc, iwarp_opcode_name(i), way->opcodes[i]);
+	return doc;
+}
+
 static json_t *iwarp_json(const struct analyze *a)
 {
 	json_t *list = json_array(), *doc;
 
 	for (uint32_t i = 0; i < a->iwarp.count; i++) {
-		const struct analyze_iwarp *c = table_at(&a->iwarp, i);
+		const struct analyze_iwarp *way = table_at(&a->iwarp, i);
 
 		doc = json_object();
-		json_object_set_new(doc, "src", address_json(c->key.src));
-		json_object_set_new(doc, "dst", address_json(c->key.dst));
-		set_count(doc, "src_port", c->key.dst_qpn >> 16);
-		set_count(doc, "dst_port", c->key.dst_qpn & 0xffff);
-		set_count(doc, "packets", c->packets);
-		set_count(doc, "bytes", c->bytes);
+		json_object_set_new(doc, "src", address_json(way->key.src));
+		json_object_set_new(doc, "dst", address_json(way->key.dst));
+		set_count(doc, "src_port", way->key.dst_qpn >> 16);
+		set_count(doc, "dst_port", way->key.dst_qpn & 0xffff);
+		set_count(doc, "packets", way->packets);
+		set_count(doc, "bytes", way->bytes);
+		json_object_set_new(doc, "start", mpa_json(way));
+		json_object_set_new(doc, "opcodes", opcodes_json(way));
 		json_array_append_new(list, doc);
 	}
 	return list;

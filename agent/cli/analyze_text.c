@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "analyze/iwarp.h"
 #include "cli/analyze_report.h"
 
-enum { FLOWS_SHOWN = 20, CNPS_SHOWN = 10, PAUSERS_SHOWN = 10 };
+enum { FLOWS_SHOWN = 20, IWARP_SHOWN = 20, CNPS_SHOWN = 10, PAUSERS_SHOWN = 10 };
 
 static double seconds(uint64_t ns)
 {
@@ -130,6 +131,55 @@ static int print_flows(FILE *out, const struct analyze *a)
 	return 0;
 }
 
+/* "request, markers, crc": what the start frame that came this way says. */
+static const char *mpa_text(const struct analyze_iwarp *way, char *buf, size_t size)
+{
+	static const char *const frames[] = {
+		[MPA_NONE] = "-", [MPA_REQUEST] = "request", [MPA_REPLY] = "reply"};
+	uint16_t flags = way->start ? way->terms.flags : 0;
+
+	snprintf(buf, size, "%s%s%s%s", frames[way->start], flags & MPA_MARKERS ? ",markers" : "",
+		flags & MPA_CRC ? ",crc" : "", flags & MPA_REJECT ? ",reject" : "");
+	return buf;
+}
+
+static void print_iwarp_way(FILE *out, const struct analyze_iwarp *way)
+{
+	char src[ANALYZE_ADDRESS_BYTES], dst[ANALYZE_ADDRESS_BYTES], mpa[32];
+	const char *between = "";
+
+	fprintf(out, "%-24s %-24s %5u %5u %9" PRIu64 " %12" PRIu64 " %-25s ",
+		analyze_address(way->key.src, src), analyze_address(way->key.dst, dst),
+		way->key.dst_qpn >> 16, way->key.dst_qpn & 0xffff, way->packets, way->bytes,
+		mpa_text(way, mpa, sizeof(mpa)));
+	for (uint32_t i = 0; i < RDMAP_OPCODE_COUNT; i++) {
+		if (!way->opcodes[i])
+			continue;
+		fprintf(out, "%s%s %" PRIu64, between, iwarp_opcode_name(i), way->opcodes[i]);
+		between = ", ";
+	}
+	fputc('\n', out);
+}
+
+static void print_iwarp(FILE *out, const struct analyze *a)
+{
+	uint32_t shown = 0;
+
+	for (uint32_t i = 0; i < a->iwarp.count; i++) {
+		const struct analyze_iwarp *way = table_at(&a->iwarp, i);
+
+		if (!way->packets || shown++ >= IWARP_SHOWN)
+			continue;
+		if (shown == 1)
+			fprintf(out, "\n%-24s %-24s %5s %5s %9s %12s %-25s %s\n", "iWARP from",
+				"to", "port", "port", "packets", "bytes", "MPA start", "opcodes");
+		print_iwarp_way(out, way);
+	}
+	if (shown > IWARP_SHOWN)
+		fprintf(out, "... and %u more directions of iWARP connections: --json has all\n",
+			shown - IWARP_SHOWN);
+}
+
 static void print_cnps(FILE *out, const struct analyze *a)
 {
 	char src[ANALYZE_ADDRESS_BYTES], dst[ANALYZE_ADDRESS_BYTES];
@@ -220,6 +270,7 @@ int analyze_print(FILE *out, const struct analyze *a, const struct analyze_sourc
 	print_counts(out, a);
 	if (print_flows(out, a))
 		return -ENOMEM;
+	print_iwarp(out, a);
 	print_cnps(out, a);
 	print_pauses(out, a);
 	print_findings(out, a);

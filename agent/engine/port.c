@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "netlink/link_upper.h"
 #include "netlink/tc.h"
 #include "policy/compile.h"
 #include "reconcile/apply.h"
 
-enum { ROOT_FILTER_PREFERENCE = 1 };
+enum { ROOT_FILTER_PREFERENCE = 1, LOWERS_BYTES = 160 };
 
 bool port_has_queues(const struct engine_port *port)
 {
@@ -42,6 +43,38 @@ static void plan_spec(const struct engine *engine, struct engine_port *port)
 	spec->line_rate_bps = port->dcqcn.line_rate_bps;
 }
 
+/*
+ * Queues belong where frames wait. On an upper device none does, and what the devices under it have
+ * waiting is out of its sight.
+ */
+static int refuse_upper(struct engine *engine, const struct engine_port *port, struct qerr *err)
+{
+	const char *kind = link_upper_kind(&port->link), *name = port->policy->name;
+	char lowers[LOWERS_BYTES];
+	struct link_info *list;
+	size_t n;
+	int code;
+
+	if (!kind || !port_has_queues(port))
+		return 0;
+	code = link_list(engine->nl, &list, &n, err);
+	if (code)
+		return qerr_prefix(err, code, "port %s", name);
+	code = link_upper_bottoms(list, n, &port->link, lowers, sizeof(lowers));
+	free(list);
+	if (code)
+		return qerr_set(err, code, "port %s: out of memory", name);
+	if (!*lowers)
+		return qerr_set(err, -EOPNOTSUPP,
+			"port %s: no frames wait on an interface of kind %s, and this network "
+			"namespace has none under it",
+			name, kind);
+	return qerr_set(err, -EOPNOTSUPP,
+		"port %s: no frames wait on an interface of kind %s; name what is under it "
+		"instead: %s",
+		name, kind, lowers);
+}
+
 int port_plan(struct engine *engine, size_t i, struct qerr *err)
 {
 	struct engine_port *port = &engine->ports[i], *before = i ? port - 1 : NULL;
@@ -49,6 +82,8 @@ int port_plan(struct engine *engine, size_t i, struct qerr *err)
 
 	port->policy = &engine->policy->ports[i];
 	code = link_get(engine->nl, port->policy->name, &port->link, err);
+	if (!code)
+		code = refuse_upper(engine, port, err);
 	if (code)
 		return code;
 	port->conf.slot = i + 1;
@@ -182,8 +217,10 @@ static void lose_port(struct engine *engine, struct engine_port *port)
 static void set_up_again(struct engine *engine, struct engine_port *port)
 {
 	struct qerr err = {};
-	int code = port_install(engine, port, &err);
+	int code = refuse_upper(engine, port, &err);
 
+	if (!code)
+		code = port_install(engine, port, &err);
 	fast_port_renew(engine->fast, port->conf.slot, port->link.ifindex, port->link.mtu_bytes);
 	if (!code || !port->failed)
 		note_result(engine, port, code, &err, "is back; set up again");

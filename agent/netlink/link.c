@@ -8,6 +8,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/rtnetlink.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ static void take_mac(const struct nlattr *attr, struct link_info *info)
 static int link_attr(const struct nlattr *attr, void *arg)
 {
 	struct link_info *info = arg;
-	uint32_t master = 0;
+	uint32_t master = 0, lower = 0;
 
 	switch (mnl_attr_get_type(attr)) {
 	case IFLA_IFNAME:
@@ -54,6 +55,13 @@ static int link_attr(const struct nlattr *attr, void *arg)
 		take_u32(attr, &master);
 		info->master_ifindex = (int)master;
 		break;
+	case IFLA_LINK:
+		take_u32(attr, &lower);
+		info->lower_ifindex = (int)lower;
+		break;
+	case IFLA_LINK_NETNSID:
+		info->lower_elsewhere = true;
+		break;
 	case IFLA_NUM_TX_QUEUES:
 		take_u32(attr, &info->tx_queues);
 		break;
@@ -67,12 +75,18 @@ static int link_attr(const struct nlattr *attr, void *arg)
 	return MNL_CB_OK;
 }
 
+static bool is_link(const struct nlmsghdr *nlh)
+{
+	return nlh->nlmsg_type == RTM_NEWLINK &&
+	       mnl_nlmsg_get_payload_len(nlh) >= sizeof(struct ifinfomsg);
+}
+
 static int link_message(const struct nlmsghdr *nlh, void *arg)
 {
 	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
 	struct link_info *info = arg;
 
-	if (nlh->nlmsg_type != RTM_NEWLINK || mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi))
+	if (!is_link(nlh))
 		return MNL_CB_OK;
 	info->ifindex = ifi->ifi_index;
 	info->ethernet = ifi->ifi_type == ARPHRD_ETHER;
@@ -124,6 +138,61 @@ int link_get_index(struct rtnl *nl, int ifindex, struct link_info *info, struct 
 	return info->ifindex == ifindex
 		       ? 0
 		       : qerr_set(err, -EPROTO, "interface %d: no answer", ifindex);
+}
+
+struct listing {
+	struct link_info *list;
+	size_t n, room;
+};
+
+static int listing_message(const struct nlmsghdr *nlh, void *arg)
+{
+	struct listing *l = arg;
+	struct link_info *more;
+
+	if (!is_link(nlh))
+		return MNL_CB_OK;
+	if (l->n == l->room) {
+		more = realloc(l->list, (2 * l->room + 16) * sizeof(*more));
+		if (!more) {
+			errno = ENOMEM;
+			return MNL_CB_ERROR;
+		}
+		l->list = more;
+		l->room = 2 * l->room + 16;
+	}
+	l->list[l->n] = (struct link_info){0};
+	return link_message(nlh, &l->list[l->n++]);
+}
+
+static void listing_restart(void *arg)
+{
+	struct listing *l = arg;
+
+	l->n = 0;
+}
+
+int link_list(struct rtnl *nl, struct link_info **list, size_t *n, struct qerr *err)
+{
+	_Alignas(struct nlmsghdr) char buf[RTNL_MESSAGE_MAX];
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct listing l = {0};
+	int rc;
+
+	nlh->nlmsg_type = RTM_GETLINK;
+	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
+	*list = NULL;
+	*n = 0;
+	if (!mnl_attr_put_u32_check(nlh, sizeof(buf), IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS))
+		return qerr_set(err, -EMSGSIZE, "the request is too long");
+	rc = rtnl_dump(nl, nlh, listing_message, listing_restart, &l, err);
+	if (rc) {
+		free(l.list);
+		return qerr_prefix(err, rc, "cannot read the interfaces");
+	}
+	*list = l.list;
+	*n = l.n;
+	return 0;
 }
 
 int link_error(int ifindex, struct qerr *err, int rc)

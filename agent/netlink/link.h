@@ -15,9 +15,11 @@ struct link_info {
 	uint32_t mtu_bytes;
 	uint8_t mac[6]; /* zeros where the address is not an Ethernet one */
 	bool ethernet;
-	bool up;	    /* IFF_UP: switched on by its owner */
-	bool running;	    /* IFF_RUNNING: and has a carrier */
-	int master_ifindex; /* bridge, bond or VRF above it; 0: none */
+	bool up;	      /* IFF_UP: switched on by its owner */
+	bool running;	      /* IFF_RUNNING: and has a carrier */
+	int master_ifindex;   /* bridge, bond or VRF above it; 0: none */
+	int lower_ifindex;    /* what a VLAN or macvlan stands on, a veth's peer; 0: none */
+	bool lower_elsewhere; /* that is in another network namespace */
 	uint32_t tx_queues;
 	uint32_t rx_queues;
 	char kind[16]; /* "veth", "bond", ...; empty for plain hardware */
@@ -28,6 +30,9 @@ int link_get(struct rtnl *nl, const char *name, struct link_info *info, struct q
 
 /* The same for the interface with that index, whatever it is called now. */
 int link_get_index(struct rtnl *nl, int ifindex, struct link_info *info, struct qerr *err);
+
+/* Every interface of this namespace into *list, for free(). Negative errno and *err else. */
+int link_list(struct rtnl *nl, struct link_info **list, size_t *n, struct qerr *err);
 
 /*
  * A socket that becomes readable when any link of this namespace changes (flags, MTU, name, coming,

@@ -271,7 +271,7 @@ struct wire_frame {
 	__u8 tags; /* VLAN tags read, an offloaded one included */
 	__u8 pcp;  /* of the outer tag; WIRE_PCP_NONE without one */
 	__u8 tos;  /* IPv4 TOS, IPv6 or GRH traffic class: DSCP above, ECN in the lower two bits */
-	__u8 opcode; /* of the BTH; of RDMAP in an iWARP segment that starts an FPDU */
+	__u8 opcode; /* of the BTH */
 	__u8 bth_flags;
 	__u8 syndrome;	/* AETH's first byte, of an ACK */
 	__u16 l3_off;	/* IP header or GRH */

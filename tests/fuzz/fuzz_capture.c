@@ -9,7 +9,7 @@
 #include "capture/capture.h"
 #include "quench/build.h"
 
-enum { FLOWS = 64, COPY_BYTES = 4096, SPARE_BYTES = 4, ALIGN_BYTES = 2 };
+enum { FLOWS = 64, COPY_BYTES = 4096, SPARE_BYTES = 4, ALIGN_BYTES = 2, IWARP_PORT = 3260 };
 
 static void check_row(void *arg, const struct series_row *row)
 {
@@ -40,7 +40,8 @@ static void check_analysis(const struct analyze *a, uint64_t frames)
 	for (int i = 0; i < ICRC_VERDICT_COUNT; i++)
 		icrcs += a->icrc[i];
 	fuzz_expect(a->frames == frames && kinds == frames && icrcs == frames, "counts add up");
-	fuzz_expect(a->flows.count <= FLOWS && a->hosts.count <= FLOWS, "tables are bounded");
+	fuzz_expect(a->flows.count <= FLOWS && a->hosts.count <= FLOWS && a->iwarp.count <= FLOWS,
+		"tables are bounded");
 	for (int i = 0; i < FINDING_COUNT; i++) {
 		analyze_finding_text(a, i, text, sizeof(text));
 		fuzz_expect(!text[0] == !a->evidence[i].count, "a finding has a text");
@@ -110,7 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.flows_max = FLOWS,
 		.interval_ns = 1000000,
 		.emit = check_row,
-		.emit_arg = &rows};
+		.emit_arg = &rows,
+		.iwarp_ports = {IWARP_PORT}};
 	struct analyze *a = analyze_new(&config);
 	int fd = memfd_create("capture", MFD_CLOEXEC);
 

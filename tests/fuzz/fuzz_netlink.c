@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 
 #include "fuzz/fuzz.h"
-#include "netlink/link.h"
+#include "netlink/link_upper.h"
 #include "netlink/tc.h"
 
-enum { PORT = 1, ASKS = 6, LENGTH_BYTES = 2 };
+enum { PORT = 1, ASKS = 7, LENGTH_BYTES = 2 };
 
 static const uint8_t *input;
 static size_t input_left;
@@ -134,6 +134,23 @@ static void ask_link(struct rtnl *nl, struct qerr *err)
 	fuzz_expect(memchr(info.kind, 0, sizeof(info.kind)) != NULL, "kind ends");
 }
 
+static void ask_links(struct rtnl *nl, struct qerr *err)
+{
+	char bottoms[64];
+	struct link_info *list;
+	size_t n;
+
+	if (link_list(nl, &list, &n, err))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (!link_upper_kind(&list[i]))
+			continue;
+		link_upper_bottoms(list, n, &list[i], bottoms, sizeof(bottoms));
+		fuzz_expect(memchr(bottoms, 0, sizeof(bottoms)) != NULL, "the list ends");
+	}
+	free(list);
+}
+
 static void ask_batch(struct rtnl *nl, struct qerr *err)
 {
 	const struct tc_object sink = {
@@ -170,6 +187,9 @@ static void ask(struct rtnl *nl, uint8_t what)
 		break;
 	case 5:
 		tc_filter_bpf_get(nl, PORT, TC_CLSACT_INGRESS, 1, &err);
+		break;
+	case 6:
+		ask_links(nl, &err);
 		break;
 	}
 	fuzz_expect(memchr(err.text, 0, sizeof(err.text)) != NULL, "the error's text ends");

@@ -166,16 +166,17 @@ def is_cnp(frame: bytes) -> bool:
 
 
 class Injector:
-    """Puts frames on the cable at one end of it, past that end's queues."""
+    """Puts frames on the cable at one end of it, past that end's queues. Captures at that end see them
+    only if they do not bypass these."""
 
-    def __init__(self, lab: Lab, node: str, device: str):
-        self.socket = in_namespace(lab.namespace(node), lambda: self._open(device))
+    def __init__(self, lab: Lab, node: str, device: str, bypass: bool = True):
+        self.socket = in_namespace(lab.namespace(node), lambda: self._open(device, bypass))
 
     @staticmethod
-    def _open(device: str) -> socket.socket:
+    def _open(device: str, bypass: bool) -> socket.socket:
         s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         s.bind((device, 0))
-        s.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+        s.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, bypass)
         return s
 
     def send(self, *frames: bytes) -> None:
@@ -196,14 +197,14 @@ def start_blast(lab: Lab, node: str, device: str, frames: list[bytes], *options:
 
 
 class Tap:
-    """tcpdump at a device, for what arrives there."""
+    """tcpdump at a device, for what arrives there, or with "out" leaves."""
 
-    def __init__(self, lab: Lab, node: str, device: str, expression: str = ""):
+    def __init__(self, lab: Lab, node: str, device: str, expression: str = "", direction: str = "in"):
         self.name = f"tap-{node}-{device}"
         self.path = lab.directory / f"{self.name}.pcap"
         self.path.unlink(missing_ok=True)
         self.job = lab.start(
-            node, self.name, "tcpdump", "-Z", "root", "-i", device, "-Q", "in", "-w", self.path,
+            node, self.name, "tcpdump", "-Z", "root", "-i", device, "-Q", direction, "-w", self.path,
             "-B", "65536", "-U", "--immediate-mode", *([expression] if expression else []),
         )  # fmt: skip
         wait_until(self._listens, 10, f"{self.name} does not capture")

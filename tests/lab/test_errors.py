@@ -216,6 +216,32 @@ def test_ports(refusals: Refusals) -> None:
     lab.ip("gw", "link del br9")
 
 
+def test_upper_devices(refusals: Refusals) -> None:
+    """Ports that stand on others: no queue of theirs holds what waits. This kernel has bridges and
+    macvlans; the other kinds are in the unit tests."""
+    lab = refusals.lab
+    lab.ip("gw", "link add br9 type bridge", "link set br9 up")
+    for role in ("gateway", "host"):
+        refusals.check_in_gw(f"run_{role}_on_an_empty_bridge_is_refused",
+                             refusals.run([R1, Port("br9", role, 10**9)]),
+                             "br9", "bridge", "has none under it")  # fmt: skip
+    lab.ip("gw", "link set h1 master br9", "link set h2 master br9")
+    for role in ("gateway", "host"):
+        refusals.check_in_gw(f"run_{role}_on_a_bridge_names_its_ports",
+                             refusals.run([R1, Port("br9", role, 10**9)]),
+                             "br9", "bridge", "instead: h1, h2\n")  # fmt: skip
+    lab.ip("gw", "link add mv9 link br9 type macvlan", "link set mv9 up")
+    refusals.check_in_gw("run_gateway_on_a_macvlan_on_a_bridge_names_the_bridges_ports",
+                         refusals.run([Port("mv9", "gateway", 10**9)]),
+                         "mv9", "macvlan", "instead: h1, h2\n")  # fmt: skip
+    lab.ip("gw", "link del mv9", "link set h1 nomaster", "link set h2 nomaster", "link del br9")
+    lab.ip("gw", "link add mv9 link h1 type macvlan", f"link set mv9 netns {lab.namespace('h2')}")
+    refusals.check("run_host_on_a_macvlan_out_of_another_namespace_says_that_none_is_here",
+                   lab.command("h2", *refusals.run([Port("mv9", "host", 10**9)])),
+                   "mv9", "macvlan", "has none under it")  # fmt: skip
+    lab.ip("h2", "link del mv9")
+
+
 def attach_foreign_xdp(lab: Lab, device: str) -> None:
     source, program = lab.directory / "foreign.c", lab.directory / "foreign.o"
     source.write_text(FOREIGN_XDP)
@@ -317,6 +343,7 @@ def main() -> int:
         refusals = Refusals(cases, lab)
         test_machine(refusals)
         test_ports(refusals)
+        test_upper_devices(refusals)
         test_other_agent(refusals)
         test_metrics(cases, lab)
     print(f"{time.monotonic() - started:.1f} s")

@@ -389,6 +389,24 @@ def test_recreated(cases: Cases, lab: Lab) -> None:
         expect_frames_go_on(lab)
 
 
+def test_another_kind(cases: Cases, lab: Lab) -> None:
+    whole = {"gw": queues(lab, "gw", "h2"), "h2": queues(lab, "h2", "eth0")}
+    with cases.case("interface_that_comes_back_as_a_bridge_is_refused_once_until_it_is_a_cable_again"):
+        events = Events(lab, "gw")
+        lab.ip("gw", "link del h2")
+        events.wait(GONE)
+        lab.ip("gw", "link add h2 type bridge", "link set h2 up")
+        events.wait("h2: no frames wait on an interface of kind bridge")
+        qdiscs = lab.run("gw", "tc", "qdisc", "show", "dev", "h2")
+        expect("htb" not in qdiscs, f"the bridge has queues of ours: {qdiscs}")
+        lab.ip("gw", "link del h2")
+        wait_until(lambda: len(events.texts("h2: " + GONE)) == 2, SOON_S, "the bridge is gone")
+        cable(lab, "h2", 2)
+        wait_whole(lab, "gw", "h2", whole["gw"])
+        wait_whole(lab, "h2", "eth0", whole["h2"])
+        expect_equal(len(events.texts("of kind bridge")), 1, "times it was told")
+
+
 def drop_some(lab: Lab, device: str) -> None:
     """Frames for the queue that holds nothing: HTB goes by a priority that names a class of its own."""
 
@@ -524,6 +542,7 @@ def run_all(cases: Cases, lab: Lab, ports: list[Port]) -> Iterator[Traffic]:
     for test in (test_flaps, test_mtu, test_deletions, test_foreign_root):
         guarded(cases, test, lab, whole)
     guarded(cases, test_recreated, lab)
+    guarded(cases, test_another_kind, lab)
     guarded(cases, test_counters, lab)
     guarded(cases, test_guest, lab)
     guarded(cases, test_footprint, lab, before)

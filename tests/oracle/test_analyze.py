@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
@@ -30,6 +31,7 @@ from scapy.utils import RawPcapReader  # noqa: E402
 
 import check_cnps  # noqa: E402
 import icrc  # noqa: E402
+import iwarp  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 QUENCH = Path(os.environ.get("QUENCH") or ROOT / "build/quench")
@@ -254,6 +256,117 @@ def check_vectors(directory: Path) -> None:
             check_tshark(name, got, path)
 
 
+# iWARP
+
+
+def tshark_opcodes(capture: Path) -> dict[tuple, Counter[str]]:
+    """RDMAP opcodes by source and destination port, as tshark reads them."""
+    fields = ("tcp.srcport", "tcp.dstport", "iwarp_rdma.opcode")
+    command = ["tshark", "-n", "-r", capture, "-T", "fields", "-E", "separator=;",
+               *(word for field in fields for word in ("-e", field))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[tuple, Counter[str]] = {}
+    for line in done.stdout.splitlines():
+        src, dst, opcodes = line.split(";")
+        names = [iwarp.NAMES[int(word, 16)] for word in opcodes.split(",") if word]
+        found.setdefault((int(src), int(dst)), Counter()).update(names)
+    return found
+
+
+def tshark_crcs(capture: Path) -> tuple[int, int]:
+    """FPDUs whose CRC is right and wrong to tshark."""
+    command = ["tshark", "-n", "-r", capture, "-O", "iwarp_mpa", "-V"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return text.count("(Good CRC32)"), text.count("(Bad CRC32")
+
+
+def start_told(connection: iwarp.Connection, frame: str) -> dict:
+    flags, revision = connection.starts[frame]
+    words = {"markers": iwarp.MARKERS, "crc": iwarp.CRC, "reject": iwarp.REJECT}
+    return {"frame": frame, "revision": revision, **{word: bool(flags & bit) for word, bit in words.items()}}
+
+
+def check_iwarp_way(way: dict, stream: iwarp.Stream, start: dict, theirs: Optional[Counter]) -> None:
+    name = f"iWARP {way['src']}:{way['src_port']} > {way['dst']}:{way['dst_port']}"
+    check(f"{name}: start frame", way["start"] == start, way)
+    check(f"{name}: opcodes", way["opcodes"] == dict(stream.opcodes), (way["opcodes"], stream.opcodes))
+    if theirs is not None:
+        same = way["opcodes"] == dict(theirs)
+        check(f"{name}: opcodes as tshark reads them", same, (way["opcodes"], theirs))
+
+
+def check_iwarp(directory: Path) -> None:
+    """Opcodes of every connection against what was built, and where it can read them against tshark."""
+    path = directory / "iwarp.pcap"
+    connections = list(iwarp.connections())
+    path.write_bytes(pcap([frame for connection in connections for frame in connection.frames]))
+    doc, theirs = report(path), tshark_opcodes(path)
+    ways = {(way["src_port"], way["dst_port"]): way for way in doc["iwarp"]}
+    check("iWARP: every connection, both ways", len(ways) == 2 * len(connections), sorted(ways))
+    segments = sum(len(connection.frames) - 2 for connection in connections)  # before MPA is no iWARP
+    check("iWARP: every segment from the start frame on", doc["frames"]["iwarp"] == segments, doc["frames"])
+    for connection in connections:
+        for stream, frame in ((connection.a, "request"), (connection.b, "reply")):
+            read = theirs[stream.ports] if connection.known_to_tshark else None
+            check_iwarp_way(ways[stream.ports], stream, start_told(connection, frame), read)
+    text = analyze(path).out
+    more = f"... and {2 * len(connections) - 20} more directions of iWARP connections"
+    check("text: says how many iWARP connections it leaves out", more in text, text)
+    known = [c for c in connections if c.known_to_tshark and c.starts["request"][0] & iwarp.CRC]
+    path.write_bytes(pcap([frame for connection in known for frame in connection.frames]))
+    text = analyze(path).out
+    words = ("iWARP from", "request,markers,crc", "reply,crc,reject", "terminate 1")
+    check("text: has iWARP connections with opcodes and flags", all(word in text for word in words), text)
+    good, bad = tshark_crcs(path)
+    sent = sum(sum(stream.opcodes.values()) for c in known for stream in (c.a, c.b))
+    check("iWARP: tshark finds every CRC that was built right", (good, bad) == (sent, 0), (good, bad, sent))
+
+
+# Ports
+
+
+def check_ports(directory: Path) -> None:
+    """Each port option: what is found with it, and is not without, or the other way round."""
+    files = ("frames.txt", "formats.txt")
+    rows = {row[0]: bytes.fromhex(row[-1]) for name in files for row in vector_rows(name)}
+    path = directory / "ports.pcap"
+
+    def found(frame: bytes, *options: object) -> tuple[str, str]:
+        path.write_bytes(pcap([frame]))
+        doc = report(*options, path)
+        kind = next(kind for kind, count in doc["frames"].items() if count and kind != "total")
+        return kind, next((name for name, count in doc["tunnels"].items() if count), "")
+
+    roce, vxlan, geneve = rows["v4_send_only"], rows["vxlan_v4"], rows["geneve_v4"]
+    segment = iwarp.talk(iwarp.Connection(1, 4, 0, 0)).frames[4]
+    cases: list[tuple[bytes, list, tuple[str, str]]] = [
+        (roce, [], ("rocev2", "")), (roce, ["--roce-port", 4792], ("other", "")),
+        (to_port(roce, 4792), [], ("other", "")),
+        (vxlan, [], ("rocev2", "vxlan")), (vxlan, ["--vxlan-port", 5000], ("other", "")),
+        (vxlan, ["--vxlan-port", 5000, "--vxlan-port", 4789], ("rocev2", "vxlan")),
+        (to_port(vxlan, 5000), ["--vxlan-port", 5000], ("rocev2", "vxlan")),
+        (geneve, [], ("rocev2", "geneve")), (geneve, ["--geneve-port", "off"], ("other", "")),
+        (to_port(geneve, 0x1234), ["--geneve-port", "0x1234"], ("rocev2", "geneve")),
+        (segment, [], ("other", "")), (segment, ["--iwarp-port", 9, "--iwarp-port", 7471], ("iwarp", "")),
+        (segment, ["--iwarp-port", iwarp.FIRST_PORT + 1], ("iwarp", "")),
+        (segment, ["--iwarp-port", 9], ("other", "")),
+    ]  # fmt: skip
+    for frame, options, right in cases:
+        got = found(frame, *options)
+        check(f"ports: {' '.join(map(str, options)) or 'none given'}: {' in '.join(filter(None, right))}",
+              got == right, got)  # fmt: skip
+    moved = to_port(roce, 4792)
+    path.write_bytes(pcap([moved]))
+    doc = report("--roce-port", 4792, path)
+    good = doc["frames"]["rocev2"] == 1 and doc["icrc"]["checked"] == 1
+    check("ports: --roce-port 4792: rocev2, with its ICRC judged", good, (doc["frames"], doc["icrc"]))
+
+
+def to_port(frame: bytes, port: int) -> bytes:
+    """An untagged frame of UDP over IPv4 without options, to another port."""
+    return frame[:36] + struct.pack("!H", port) + frame[38:]
+
+
 # Formats
 
 
@@ -395,9 +508,17 @@ def check_usage() -> None:
     for words in ([], [capture, capture], [capture, "-i", "lo"], ["--interval", "5", capture], ["--nonsense"],
                   ["--interval", "0ms", capture], ["--interval", "3601s", capture],
                   ["--duration", "1s", capture], ["--count", "-1", capture],
-                  ["--speed", "fast", capture]):
+                  ["--speed", "fast", capture], ["--roce-port", "0", capture],
+                  ["--roce-port", "65536", capture], ["--roce-port", "4791x", capture],
+                  ["--roce-port", "off", capture], ["--vxlan-port", "-1", capture],
+                  ["--vxlan-port", "", capture], ["--geneve-port", "6081.5", capture],
+                  ["--iwarp-port", "1K", capture], ["--iwarp-port", "7", "--iwarp-port", "7", capture],
+                  [word for port in range(1, 6) for word in ("--iwarp-port", str(port))] + [capture],
+                  [word for port in range(1, 6) for word in ("--vxlan-port", str(port))] + [capture]):
         got = analyze(*words)
-        check(f"usage: analyze {' '.join(words)}", got.code == USAGE and not got.out and bool(got.err), got)
+        named = not words or "port" not in words[0] or f"{words[0]}: " in got.err  # by the option
+        good = got.code == USAGE and not got.out and bool(got.err) and named
+        check(f"usage: analyze {' '.join(words)}", good, got)
     check("usage: --help", analyze("--help").code == OK)
     check("--count stops", report("--count", 2, capture)["frames"]["total"] == 2)
 
@@ -591,9 +712,9 @@ def check_port() -> None:
 
 
 def main() -> int:
-    checks: list[Callable] = [check_captures, check_vectors, check_formats, check_infiniband_link,
-                              check_pause_in_cooked, check_refusals, check_damage, check_unreadable,
-                              check_json, check_series, check_plots, check_bounded_memory]
+    checks: list[Callable] = [check_captures, check_vectors, check_iwarp, check_ports, check_formats,
+                              check_infiniband_link, check_pause_in_cooked, check_refusals, check_damage,
+                              check_unreadable, check_json, check_series, check_plots, check_bounded_memory]
     with tempfile.TemporaryDirectory() as name:
         for one in checks:
             one(Path(name))

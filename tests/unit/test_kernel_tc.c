@@ -24,6 +24,7 @@
 #include <linux/bpf.h>
 
 #include "netlink/link.h"
+#include "netlink/link_upper.h"
 #include "netlink/rtnl.h"
 #include "netlink/tc.h"
 #include "reconcile/apply.h"
@@ -229,6 +230,40 @@ static void link_get_without_the_interface_is_enodev(void **state)
 	assert_string_equal(err.text, "port absent0: no such interface");
 	assert_int_equal(link_get(nl, "name-of-16-chars", &info, &err), -EINVAL);
 	assert_int_equal(link_get(nl, "", &info, &err), -EINVAL);
+}
+
+static const struct link_info *link_named(const struct link_info *list, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(list[i].name, name))
+			return &list[i];
+	fail_msg("%s is not in the list", name);
+	return NULL;
+}
+
+static void link_list_has_every_interface_and_what_it_stands_on(void **state)
+{
+	const struct link_info *bridge, *macvlan;
+	struct link_info *list;
+	struct qerr err = {};
+	char bottoms[64];
+	size_t n;
+
+	(void)state;
+	run("ip link add br0 type bridge && ip link add mv0 link br0 type macvlan");
+	run("ip link add s0 type veth peer name s1 && ip link set s0 master br0 && "
+	    "ip link set s1 master br0");
+	assert_int_equal(link_list(nl, &list, &n, &err), 0);
+	bridge = link_named(list, n, "br0");
+	macvlan = link_named(list, n, "mv0");
+	assert_string_equal(bridge->kind, "bridge");
+	assert_int_equal(macvlan->lower_ifindex, bridge->ifindex);
+	assert_int_equal(link_named(list, n, "s1")->master_ifindex, bridge->ifindex);
+	assert_int_equal(link_named(list, n, PORT)->ifindex, port_index);
+	assert_int_equal(link_upper_bottoms(list, n, macvlan, bottoms, sizeof(bottoms)), 0);
+	assert_true(!strcmp(bottoms, "s0, s1") || !strcmp(bottoms, "s1, s0"));
+	free(list);
+	run("ip link del mv0 && ip link del br0 && ip link del s0");
 }
 
 /* Is it that rate? tc cuts off what its unit cannot show, and so nothing of a round number. */
@@ -872,6 +907,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(link_get_describes_a_veth),
 		TEST(link_get_without_the_interface_is_enodev),
+		TEST(link_list_has_every_interface_and_what_it_stands_on),
 		TEST(tree_installs_exactly_from_8_kbit_to_400_gbit),
 		TEST(tree_of_any_size_installs_in_little_time),
 		TEST(tree_is_refused_where_somebody_has_a_root),
