@@ -299,7 +299,8 @@ static void take(struct job *job, const struct analyze_frame *frame)
 		analyze_frames_row(job->frames, frame, &seen);
 }
 
-/* Until the file's end, the time's end or a signal; -EIO when reading failed half-way. */
+/* Until the file's end, enough frames, the time's end or a signal; -EIO when reading failed
+ * half-way. */
 static int read_all(struct job *job, struct qerr *err)
 {
 	struct analyze *a = job->analyze;
@@ -311,8 +312,10 @@ static int read_all(struct job *job, struct qerr *err)
 
 		if (step == CAPTURE_FAILED)
 			return -EIO;
-		if (step == CAPTURE_END)
+		if (step == CAPTURE_END) {
+			job->complete = true;
 			break;
+		}
 		if (step == CAPTURE_FRAME)
 			take(job, &frame);
 		if (step == CAPTURE_FRAME && a->frames % CLOCK_EVERY_FRAMES)
@@ -321,7 +324,7 @@ static int read_all(struct job *job, struct qerr *err)
 		if (is_over(job, clock_ms()))
 			break;
 	}
-	job->complete = true;
+	job->complete |= job->options->port != NULL;
 	return 0;
 }
 
