@@ -128,7 +128,7 @@ lower    = $(shell echo $(1) | tr A-Z a-z)
 VARIANT  = $(foreach v,$(VALUES),$(if $($v),--$(call lower,$v) $($v))) \
            $(foreach v,$(FLAGS),$(if $(filter-out 0,$($v)),--$(call lower,$v)))
 
-demo: deps    ## four senders into one port, without and with quench; variants: SENDERS=16 IPV=6 ...
+demo: deps    ## four senders into one port, without and with quench; SENDERS=16 IPV=6 MTU=4200 GATEWAYS=2 BRIDGED=1 NOTIFY=1 NOISE=1 SECONDS=9 KEEP=1
 	@$(MAKE) --no-print-directory all
 	@tests/lab/demo.py $(VARIANT)
 

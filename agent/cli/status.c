@@ -48,14 +48,14 @@ static void print_status(const json_t *doc)
 
 	printf("instance %s, policy %s\n\n", text_of(doc, "instance"),
 		text_of(json_object_get(doc, "policy"), "path"));
-	printf("%-15s %-8s %-8s %10s %10s %10s %10s %10s\n", "port", "role", "xdp", "queued B",
-		"CE marked", "CNP out", "CNP in", "limited");
+	printf("%-15s %-8s %-8s %10s %10s %10s %10s %10s %10s\n", "port", "role", "xdp", "queued B",
+		"dropped", "CE marked", "CNP out", "CNP in", "limited");
 	json_array_foreach (json_object_get(doc, "ports"), i, port)
 		printf("%-15s %-8s %-8s %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64
-		       " %10" PRId64 "\n",
+		       " %10" PRId64 " %10" PRId64 "\n",
 			text_of(port, "name"), text_of(port, "role"), text_of(port, "xdp_mode"),
-			(int64_t)total_occupancy(port), (int64_t)number_of(port, "ce_marked"),
-			(int64_t)number_of(port, "cnp_sent"),
+			(int64_t)total_occupancy(port), (int64_t)number_of(port, "dropped"),
+			(int64_t)number_of(port, "ce_marked"), (int64_t)number_of(port, "cnp_sent"),
 			(int64_t)number_of(port, "cnp_received"),
 			(int64_t)number_of(port, "qps_limited"));
 }
@@ -68,6 +68,21 @@ static void print_rate(const json_t *flow)
 		printf(" %9s\n", "-");
 }
 
+struct qpn_text {
+	char text[12];
+};
+
+/* The other end's QPN, if it is known. */
+static struct qpn_text peer_of(const json_t *flow)
+{
+	struct qpn_text peer = {"-"};
+
+	if (json_is_integer(json_object_get(flow, "peer_qpn")))
+		snprintf(peer.text, sizeof(peer.text), "0x%06x",
+			(unsigned int)number_of(flow, "peer_qpn"));
+	return peer;
+}
+
 static void print_flows(const json_t *doc)
 {
 	json_t *flow;
@@ -76,14 +91,13 @@ static void print_flows(const json_t *doc)
 	printf("%-28s %-28s %8s %8s %-7s %10s %8s %8s %6s %6s %6s %9s\n", "from", "to", "QPN",
 		"peer QPN", "pair", "packets", "CE", "CNP", "NAK", "gaps", "retx", "Mbit/s");
 	json_array_foreach (json_object_get(doc, "flows"), i, flow) {
-		printf("%-28s %-28s 0x%06x 0x%06x %-7s %10" PRId64 " %8" PRId64 " %8" PRId64
+		printf("%-28s %-28s 0x%06x %8s %-7s %10" PRId64 " %8" PRId64 " %8" PRId64
 		       " %6" PRId64 " %6" PRId64 " %6" PRId64,
 			text_of(flow, "src"), text_of(flow, "dst"),
-			(unsigned int)number_of(flow, "dst_qpn"),
-			(unsigned int)number_of(flow, "peer_qpn"), text_of(flow, "pair_source"),
-			(int64_t)number_of(flow, "packets"), (int64_t)number_of(flow, "ce"),
-			(int64_t)number_of(flow, "cnp"), (int64_t)number_of(flow, "nak"),
-			(int64_t)number_of(flow, "psn_gaps"),
+			(unsigned int)number_of(flow, "dst_qpn"), peer_of(flow).text,
+			text_of(flow, "pair_source"), (int64_t)number_of(flow, "packets"),
+			(int64_t)number_of(flow, "ce"), (int64_t)number_of(flow, "cnp"),
+			(int64_t)number_of(flow, "nak"), (int64_t)number_of(flow, "psn_gaps"),
 			(int64_t)number_of(flow, "retransmissions"));
 		print_rate(flow);
 	}
@@ -94,6 +108,8 @@ static void print_events(const json_t *doc)
 	json_t *event;
 	size_t i;
 
+	if (!json_array_size(json_object_get(doc, "events")))
+		printf("nothing yet\n");
 	json_array_foreach (json_object_get(doc, "events"), i, event) {
 		time_t seconds = number_of(event, "time_ms") / 1000;
 		char text[32];

@@ -92,6 +92,7 @@ static int look_back(struct engine *engine, struct qerr *err)
 	for (size_t i = 0; i < engine->ports_count; i++)
 		engine->ports[i].claimed = true;
 	fprintf(stderr, "quench: taking over from an agent that died\n");
+	events_note(&engine->events, "took over from an agent that died");
 	return 0;
 }
 

@@ -74,8 +74,10 @@ int instance_lock(struct instance *instance, struct qerr *err)
 				strerror(errno));
 		if (flock(fd, LOCK_EX | LOCK_NB)) {
 			close(fd);
-			return qerr_set(
-				err, -EBUSY, "instance %s is running already", instance->name);
+			return qerr_set(err, -EBUSY,
+				"instance %s is running already; another one needs a name of its "
+				"own: --instance NAME",
+				instance->name);
 		}
 		if (is_same_file(fd, instance->state_path))
 			break;

@@ -41,14 +41,15 @@ static json_t *port_json(const struct snapshot *snapshot, const struct snapshot_
 	for (size_t c = 0; c < snapshot->classes_count; c++)
 		json_object_set_new(occupancy, snapshot->classes[c].name,
 			json_integer(port->occupancy_bytes[c]));
-	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
 		port->name, "role", snapshot_role_name(port->role), "state",
 		port->gone ? "gone" : "up", "xdp_mode", snapshot_xdp_name(port->xdp),
 		"occupancy_bytes", occupancy, "qdiscs_found", (json_int_t)port->state.found,
 		"ce_marked", (json_int_t)port->stats.ce_marked, "cnp_sent",
 		(json_int_t)port->stats.cnp_sent, "cnp_received",
 		(json_int_t)port->stats.cnp_received, "qp_classes",
-		(json_int_t)port->qp_classes_taken, "qps_limited", (json_int_t)port->qps_limited);
+		(json_int_t)port->qp_classes_taken, "qps_limited", (json_int_t)port->qps_limited,
+		"dropped", (json_int_t)port->queue_drops);
 }
 
 json_t *snapshot_status_json(const struct snapshot *snapshot)

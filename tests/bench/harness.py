@@ -37,12 +37,19 @@ class Group(NamedTuple):
     rounds_quick: int = 0  # 0: not in a quick run
 
 
+def budget_of(row: Row, quick: bool) -> Optional[float]:
+    """The row's budget, with the room that a quick run has."""
+    if row.budget is None or not quick:
+        return row.budget
+    return row.budget / QUICK_ROOM if row.more_is_better else row.budget * QUICK_ROOM
+
+
 def within(row: Row, value: float, quick: bool) -> bool:
     """Does the value keep the row's budget?"""
-    room = QUICK_ROOM if quick else 1
-    if row.budget is None:
+    budget = budget_of(row, quick)
+    if budget is None:
         return True
-    return value * room >= row.budget if row.more_is_better else value <= row.budget * room
+    return value >= budget if row.more_is_better else value <= budget
 
 
 def result(row: Row, samples: list[dict[str, float]], quick: bool) -> dict:
@@ -57,7 +64,7 @@ def result(row: Row, samples: list[dict[str, float]], quick: bool) -> dict:
         "other": statistics.median(s[row.other] for s in samples) if row.other else None,
         "other_name": row.other_name or None,
         "ratio": ratio,
-        "budget": row.budget,
+        "budget": budget_of(row, quick),
         "ok": within(row, judged, quick),
         "min": min(ours),
         "max": max(ours),
