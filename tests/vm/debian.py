@@ -28,7 +28,7 @@ class Source(NamedTuple):
 
 
 STABLE = Source("bookworm", ((MAIN, "bookworm"), (SECURITY, "bookworm-security")))
-BACKPORTS = Source("trixie-backports", ((MAIN, "trixie-backports"), (MAIN, "trixie")))
+BACKPORTS = Source("trixie-backports", ((MAIN, "trixie-backports"),))
 
 
 class Archive:

@@ -16,7 +16,7 @@ from image import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
 from lab import LabError  # noqa: E402
 
-LIFE_S = 420  # of a guest, whatever happens
+LIFE_S = 600  # of a guest, whatever happens
 BOOT_S = 60
 BOOTS_MAX = 3  # emulated kernels have been seen to die while they boot
 COMMAND_S = 60

@@ -12,13 +12,13 @@ import subprocess
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from debian import STABLE, Archive, Source, unpack
+from debian import BACKPORTS, STABLE, Archive, Source, unpack
 
 HERE = Path(__file__).resolve().parent
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 MODULES = (
-    "virtio_pci virtio_net virtio_console veth bridge ifb rdma_rxe rdma_ucm ib_uverbs ib_umad rdma_cm "
+    "virtio_pci virtio_net virtio_console veth tun bridge ifb rdma_rxe rdma_ucm ib_uverbs ib_umad rdma_cm "
     "sch_plug sch_htb sch_tbf sch_fq sch_fq_codel sch_netem sch_prio sch_ingress cls_bpf cls_flower "
     "act_bpf crc32c_generic crc32_generic crc32_pclmul"
 ).split()
@@ -44,6 +44,7 @@ class Kernel(NamedTuple):
 KERNELS = (
     Kernel("6.1", "linux-image-amd64", STABLE, stock=True),
     Kernel("6.12", "linux-image-6.12-amd64", STABLE),
+    Kernel("newest", "linux-image-amd64", BACKPORTS),
 )
 
 
@@ -155,7 +156,7 @@ def install_libraries(root: Path) -> None:
             shutil.copy(library, target)
 
 
-def install_files(root: Path, programs: list[Path]) -> None:
+def install_files(root: Path, programs: list[Path], data: dict[str, Path]) -> None:
     for name in HOST_PROGRAMS:
         path = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
         if not path:
@@ -163,6 +164,8 @@ def install_files(root: Path, programs: list[Path]) -> None:
         shutil.copy(path, root / "bin")
     for path in programs:
         shutil.copy(path, root / "bin")
+    for place, path in data.items():
+        shutil.copytree(path, root / place)
     shutil.copy(HERE / "init", root / "init")
     (root / "init").chmod(0o755)
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -170,14 +173,15 @@ def install_files(root: Path, programs: list[Path]) -> None:
 
 
 def make_root(root: Path) -> None:
-    for name in ("bin", "sbin", "etc", "proc", "sys", "dev", "tmp", "run", "root", "usr/lib", "usr/bin", "lib64"):
+    for name in "bin sbin etc proc sys dev tmp run root usr/lib usr/bin lib64".split():
         (root / name).mkdir(parents=True)
     (root / "lib").symlink_to("usr/lib")
     (root / "usr/sbin").symlink_to("bin")
 
 
-def build(kernel: Kernel, cache: Path, scratch: Path, programs: list[Path]) -> Image:
-    """Download and unpack what is not in the cache, and make the image in scratch."""
+def build(kernel: Kernel, cache: Path, scratch: Path, programs: list[Path], data: dict[str, Path]) -> Image:
+    """Download and unpack what is not in the cache, and make the image in scratch: the programs in
+    /bin, directories of data where their keys say."""
     archive, stable = Archive(kernel.source, cache), Archive(STABLE, cache)
     archive.update()
     stable.update()
@@ -191,7 +195,7 @@ def build(kernel: Kernel, cache: Path, scratch: Path, programs: list[Path]) -> I
     root, out = scratch / f"root-{kernel.name}", scratch / f"initramfs-{kernel.name}.cpio"
     make_root(root)
     install_busybox(root)
-    install_files(root, programs)
+    install_files(root, programs, data)
     install_rdma(stable.fetch(RDMA_PACKAGES), root)
     install_libraries(root)
     install_modules(unpacked, release, root)

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
 from guest import Command, Guest, Guests  # noqa: E402
 from image import Image  # noqa: E402
 from lab import (  # noqa: E402
-    POLICY, BOTTLENECK_BPS, RETURN_BPS, Fabric, Port,
+    BOTTLENECK_BPS, POLICY, RETURN_BPS, Fabric, LabError, Port,
     expect, expect_equal, lab_policy, wait_until,
 )  # fmt: skip
 from results import Results  # noqa: E402
@@ -20,6 +20,10 @@ RDONLY_CAST_SINCE = (6, 2)  # the kernel function bpf_rdonly_cast
 TCX_SINCE = (6, 6)
 READY_S = 20  # for an agent whose programs an emulated verifier looks at
 LOAD_S = 120
+TEST_S = 300  # the verifier of the newest kernels takes long under emulation
+
+# Those of tests/prog and tests/unit that touch the kernel and need no other judge than themselves.
+TESTS = ("prog/test_mark", "prog/test_root", "prog/test_same", "prog/test_xdp", "unit/test_kernel_tc")
 
 GATEWAY_PORTS = [Port("eth0", "gateway", BOTTLENECK_BPS), Port("veth0", "gateway", RETURN_BPS)]
 HOST_PORTS = [Port("veth0", "host", BOTTLENECK_BPS)]
@@ -39,7 +43,7 @@ class Machine:
         self.guest = guest
         self.version = version(guest.image.release)
         guest.run(
-            "modprobe veth; ip link add veth0 type veth peer name veth1;"
+            "modprobe veth; modprobe tun; ip link add veth0 type veth peer name veth1;"
             "for d in eth0 veth0 veth1; do ip link set $d up; done"
         )
         self.write("lab.yaml", POLICY.read_text())
@@ -64,14 +68,24 @@ class Machine:
         self.guest.run("kill $(cat /run/agent)")
         return agent.result()
 
-    def status(self) -> dict:
-        """What the agent says of itself, once it does."""
+    def ports(self, agent: Command) -> dict[str, dict]:
+        """What the agent says of its ports, once it does."""
 
         def ask() -> dict:
+            if agent.done():
+                raise LabError(f"the agent ended: {agent.wait().text.strip()}")
             answer = self.guest.try_run("quench status --json 2>/dev/null")
             return {} if answer.status else json.loads(answer.text)
 
-        return wait_until(ask, READY_S, "the agent does not answer")
+        status = wait_until(ask, READY_S, "the agent does not answer")
+        return {port["name"]: port for port in status["ports"]}
+
+    def queues_found(self, agent: Command, devices: list[str]) -> dict[str, int]:
+        """Of each device, once there are some of all: they are looked for when a frame leaves."""
+        for device in devices:
+            self.guest.try_run(f"arping -D -c 1 -w 1 -I {device} 198.51.100.1")
+        found = {name: port["qdiscs_found"] for name, port in self.ports(agent).items()}
+        return found if all(found.values()) else {}
 
 
 def boots(machine: Machine, results: Results) -> None:
@@ -100,18 +114,18 @@ def policy_is_valid(machine: Machine, results: Results) -> None:
 
 
 def run_and_stop(machine: Machine, results: Results, name: str) -> None:
+    """The agent works on its ports, reads the depths of its queues there, and leaves nothing behind."""
     before = machine.state()
     agent = machine.start_agent(name)
-    try:
-        status = machine.status()
-    except Exception:
-        expect(False, agent.result())
-        raise
-    modes = {port["name"]: port["xdp_mode"] for port in status["ports"]}
+    ports = machine.ports(agent)
+    modes = {port: row["xdp_mode"] for port, row in ports.items()}
     expect(set(modes.values()) == {"native"}, f"XDP modes {modes}")
-    machine.stop_agent(agent)
+    try:
+        found = wait_until(lambda: machine.queues_found(agent, list(ports)), READY_S, "depths of its queues")
+    finally:
+        machine.stop_agent(agent)
     expect_equal(machine.state(), before, "left behind")
-    results.note(", ".join(f"{port} {mode}" for port, mode in modes.items()))
+    results.note(", ".join(f"{port} {modes[port]}, {found[port]} queues read" for port in ports))
 
 
 def gateway_runs(machine: Machine, results: Results) -> None:
@@ -132,6 +146,16 @@ def host_runs_or_says_why_not(machine: Machine, results: Results) -> None:
     results.note(lines[0])
 
 
+def tests_pass(machine: Machine, results: Results, name: str) -> None:
+    """A cmocka program of ours, whole, as it runs on the machine that built it."""
+    text = machine.guest.try_run(f"cd /root && {name} 2>&1", TEST_S).text
+    failed = re.findall(r"^\[  FAILED  \] (?!\d+ test)(.+)$", text, re.M)
+    skipped = re.findall(r"^\[  SKIPPED \] (?!\d+ test)(.+)$", text, re.M)
+    passed = re.search(r"^\[  PASSED  \] (\d+) test", text, re.M)
+    expect(passed and not failed and not skipped, f"{failed or skipped or text[-300:]}")
+    results.figure("tests", int(passed[1]))
+
+
 CASES = (programs_load, policy_is_valid, gateway_runs, host_runs_or_says_why_not)
 
 
@@ -148,3 +172,7 @@ def run_cases(results: Results, image: Image, directory: Path) -> None:
         for case in CASES if machine else ():
             with results.on(kernel, "none", case.__name__):
                 case(machine, results)
+        for test in TESTS if machine else ():
+            name = test.split("/")[1]
+            with results.on(kernel, "none", name):
+                tests_pass(machine, results, name)

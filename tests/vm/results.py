@@ -9,6 +9,8 @@ from typing import Iterator
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
 from lab import Cases  # noqa: E402
 
+PACKAGES_CASE = "packages_are_there"
+
 
 class Results(Cases):
     """Cases, each with what it ran on."""
@@ -33,8 +35,8 @@ class Results(Cases):
 
     def skip(self, kernel: str, why: object) -> None:
         print(f"skip - {kernel}: {why}", flush=True)
-        self.figures = {}
-        self._record(kernel, "none", str(why), "skipped")
+        self.figures = {"why": str(why)}
+        self._record(kernel, "none", PACKAGES_CASE, "skipped")
 
     def _record(self, kernel: str, endpoint: str, name: str, result: str) -> None:
         self.rows.append(

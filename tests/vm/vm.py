@@ -17,12 +17,13 @@ import kernel_cases  # noqa: E402
 import rxe_cases  # noqa: E402
 from debian import Unreachable  # noqa: E402
 from image import KERNELS, Image, Kernel, build  # noqa: E402
-from lab import QUENCH, ROOT, exit_on_signals  # noqa: E402
-from results import Results  # noqa: E402
+from lab import QUENCH, ROOT, LabError, exit_on_signals  # noqa: E402
+from results import PACKAGES_CASE, Results  # noqa: E402
 
 CACHE = ROOT / "build/vm"
 REPORT = ROOT / "build/vm.json"
-PROGRAMS = [QUENCH, CACHE / "load"]
+PROGRAMS = [QUENCH, CACHE / "load", *(ROOT / "build" / test for test in kernel_cases.TESTS)]
+DATA = {"root/tests/vectors": ROOT / "tests/vectors"}
 GROUPS = {"kernel": kernel_cases.run_cases, "rxe": rxe_cases.run_cases}
 STOCK_ONLY = ("rxe",)  # the quench under test is on this machine's kernel: one kind of guest will do
 
@@ -32,13 +33,13 @@ def run_kernel(results: Results, kernel: Kernel, groups: list[str], directory: P
     run: a fault where it is the stock kernel."""
     print(f"== {kernel.name} ({kernel.package} of {kernel.source.name})", flush=True)
     try:
-        image: Image = build(kernel, CACHE, directory, PROGRAMS)
+        image: Image = build(kernel, CACHE, directory, PROGRAMS, DATA)
     except Unreachable as why:
         if not kernel.stock:
             results.skip(kernel.name, why)
             return
-        with results.on(kernel.name, "none", "packages_are_there"):
-            raise OSError(str(why))
+        with results.on(kernel.name, "none", PACKAGES_CASE):
+            raise LabError(str(why))
         return
     size_mb = image.initramfs.stat().st_size // 1_000_000
     print(f"   Linux {image.release}, initramfs of {size_mb} MB", flush=True)
