@@ -465,7 +465,7 @@ static int clean_port(struct rtnl *nl, const struct instance_port *port, struct 
 {
 	struct link_info link;
 
-	if (link_get(nl, port->name, &link, NULL) || link.ifindex != port->ifindex)
+	if (link_get_index(nl, port->ifindex, &link, NULL)) /* whatever it is called by now */
 		return 0;
 	return tree_remove(nl, port->ifindex, err);
 }

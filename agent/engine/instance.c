@@ -132,8 +132,12 @@ int instance_load(const struct instance *instance, struct instance_state *state,
 	/* a longer state before this one may still stand behind it */
 	doc = json_load_file(instance->state_path, JSON_DISABLE_EOF_CHECK, &where);
 	if (!doc)
-		return qerr_set(err, -EINVAL, "%s:%d:%d: %s", instance->state_path, where.line,
-			where.column, where.text);
+		return qerr_set(err, -EINVAL,
+			"%s:%d:%d: %s: what is left of the instance is not known; delete this file "
+			"and "
+			"%s, and queues with handle 9000: (tc qdisc)",
+			instance->state_path, where.line, where.column, where.text,
+			instance->pin_dir);
 	state->netns = json_integer_value(json_object_get(doc, "netns"));
 	layout = json_string_value(json_object_get(doc, "layout"));
 	snprintf(state->layout, sizeof(state->layout), "%s", layout ? layout : "");

@@ -103,6 +103,14 @@ struct flows_walk {
 	json_t *list;
 };
 
+/* RoCE that is best effort, or in a class that may drop, is worth seeing. */
+static const struct policy_class *class_of(const struct engine *engine, const struct flow *flow)
+{
+	__u8 index = engine->conf.dscp_class[flow->tos >> 2];
+
+	return flow->l3 == L3_GRH || index == CLASS_NONE ? NULL : &engine->policy->classes[index];
+}
+
 static void show_flow(
 	void *arg, const struct flow_key *key, const struct flow *flow, const struct qp *qp)
 {
@@ -111,6 +119,7 @@ static void show_flow(
 	struct snapshot_flow f = {.key = *key, .flow = *flow};
 
 	dataplane_get_pair(engine->dp, key, &f.pair);
+	f.cls = class_of(engine, flow);
 	if (qp && qp->leaf != QP_SHARED_LEAF && flow->slot && flow->slot <= engine->ports_count)
 		f.rate_bps = fast_rate_bps(
 			engine->fast, engine->ports[flow->slot - 1].conf.qp_base + qp->leaf);

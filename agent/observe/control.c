@@ -3,16 +3,25 @@
 #include "observe/control.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { COMMAND_MAX = 64, CLIENT_SECONDS = 1, ANSWER_SECONDS = 30 };
+enum {
+	COMMAND_MAX = 64,
+	CLIENT_MS = 1000,    /* for its command */
+	ANSWER_MS = 5000,    /* to take the answer */
+	ANSWER_SECONDS = 30, /* that a client waits for the next part of it */
+};
 
 static int socket_at(const char *path, struct sockaddr_un *addr, struct qerr *err)
 {
@@ -56,14 +65,33 @@ int control_listen(const char *path, struct qerr *err)
 	return fd;
 }
 
-/* Read one line; false when the client is silent, gone or long-winded. */
+static uint64_t clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
+}
+
+/* Is the descriptor ready before the deadline? A client holds everybody up: it has so long in all.
+ */
+static bool wait_for(int fd, short events, uint64_t deadline_ms)
+{
+	struct pollfd pfd = {.fd = fd, .events = events};
+	uint64_t now_ms = clock_ms();
+
+	return now_ms < deadline_ms && poll(&pfd, 1, deadline_ms - now_ms) > 0;
+}
+
+/* Read one line; false when the client is silent, gone, slow or long-winded. */
 static bool read_command(int fd, char *command)
 {
+	uint64_t deadline_ms = clock_ms() + CLIENT_MS;
 	size_t len = 0;
 	ssize_t n;
 
-	while (len < COMMAND_MAX - 1) {
-		n = read(fd, command + len, COMMAND_MAX - 1 - len);
+	while (len < COMMAND_MAX - 1 && wait_for(fd, POLLIN, deadline_ms)) {
+		n = recv(fd, command + len, COMMAND_MAX - 1 - len, MSG_DONTWAIT);
 		if (n <= 0)
 			return false;
 		len += n;
@@ -76,15 +104,60 @@ static bool read_command(int fd, char *command)
 	return false;
 }
 
-/* Through a buffer: jansson writes a token at a time. */
+/* An answer on its way: jansson writes a token at a time. */
+struct answer {
+	int fd;
+	uint64_t deadline_ms;
+	size_t len;
+	char text[65536];
+};
+
+static int answer_flush(struct answer *a)
+{
+	size_t sent = 0;
+	ssize_t n;
+
+	while (sent < a->len) {
+		if (!wait_for(a->fd, POLLOUT, a->deadline_ms))
+			return -1;
+		n = send(a->fd, a->text + sent, a->len - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0)
+			return -1;
+		sent += n;
+	}
+	a->len = 0;
+	return 0;
+}
+
+static int answer_take(const char *text, size_t len, void *arg)
+{
+	struct answer *a = arg;
+
+	while (len) {
+		size_t part = sizeof(a->text) - a->len;
+
+		part = part < len ? part : len;
+		memcpy(a->text + a->len, text, part);
+		a->len += part;
+		text += part;
+		len -= part;
+		if (a->len == sizeof(a->text) && answer_flush(a))
+			return -1;
+	}
+	return 0;
+}
+
 static void answer(int fd, const json_t *doc)
 {
-	FILE *out = fdopen(dup(fd), "w");
+	struct answer *a = calloc(1, sizeof(*a));
 
-	if (!out)
+	if (!a)
 		return;
-	json_dumpf(doc, out, JSON_INDENT(2));
-	fclose(out);
+	a->fd = fd;
+	a->deadline_ms = clock_ms() + ANSWER_MS;
+	if (!json_dump_callback(doc, answer_take, a, JSON_INDENT(2)))
+		answer_flush(a);
+	free(a);
 }
 
 void control_serve(int listen_fd, control_fn fn, void *arg)
@@ -95,7 +168,6 @@ void control_serve(int listen_fd, control_fn fn, void *arg)
 
 	if (fd < 0)
 		return;
-	limit_time(fd, CLIENT_SECONDS);
 	if (read_command(fd, command)) {
 		doc = fn(arg, command);
 		if (!doc)

@@ -127,6 +127,7 @@ json_t *snapshot_flow_json(const struct snapshot_flow *f)
 	json_object_set_new(
 		doc, "peer_qpn", f->pair.peer_qpn ? json_integer(f->pair.peer_qpn) : json_null());
 	json_object_set_new(doc, "rate_bps", f->rate_bps ? json_integer(f->rate_bps) : json_null());
+	json_object_set_new(doc, "class", f->cls ? json_string(f->cls->name) : json_null());
 	json_object_update_new(doc, health_json(&f->flow));
 	return doc;
 }

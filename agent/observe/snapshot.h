@@ -41,8 +41,9 @@ struct snapshot {
 struct snapshot_flow {
 	struct flow_key key;
 	struct flow flow;
-	struct pair pair;  /* peer_qpn 0: not known */
-	uint64_t rate_bps; /* 0: not limited here */
+	struct pair pair;		/* peer_qpn 0: not known */
+	uint64_t rate_bps;		/* 0: not limited here */
+	const struct policy_class *cls; /* that of its DSCP; NULL: best effort, or no IP */
 };
 
 /* The names that the outside sees. */

@@ -3,6 +3,7 @@
 """The agent's life: what it says while it runs, and what is left when it stops, also under traffic."""
 import json
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from lab import (  # noqa: E402
-    BOTTLENECK_BPS, HOST_OVERLOAD, READY_S, RECEIVER_ADDRESS,
+    BOTTLENECK_BPS, HOST_OVERLOAD, READY_S, RECEIVER_ADDRESS, RUN_FILES,
     Cases, Lab, Port, Traffic, expect, expect_equal, policy_with, wait_until,
 )  # fmt: skip
 
@@ -30,6 +31,7 @@ POLICY_KEYS = {"path", "loaded_at", "result"}
 FLOW_KEYS = {
     "src", "dst", "dst_qpn", "peer_qpn", "pair_source", "packets", "bytes", "ce", "cnp", "nak",
     "retransmissions", "psn_gaps", "rate_bps", "naks", "rnr", "dscp", "packet_bytes_max", "ecn", "operations",
+    "class",
 }  # fmt: skip
 XDP_MODES = {"native": 1, "generic": 2}  # as `ip -j link` says it
 
@@ -175,6 +177,38 @@ def test_kill(cases: Cases, lab: Lab, before: dict) -> None:
         expect_nothing_left(lab, before)
 
 
+def test_rename(cases: Cases, lab: Lab, before: dict) -> None:
+    """An interface that was renamed, and whose agent died, is still cleaned."""
+    lab.ip("gw", "link add q0 type veth peer name q1", "link set q0 up", "link set q1 up")
+    with cases.case("release_after_a_rename_and_a_kill_leaves_nothing"):
+        lab.start_agent("gw", [Port("q0", "gateway", BOTTLENECK_BPS)])
+        lab.wait_ready("gw")
+        expect(ROOT_QDISC in lab.run("gw", "tc", "qdisc", "show", "dev", "q0"), "no queues of ours")
+        lab.ip("gw", "link set q0 down", "link set q0 name q9", "link set q9 up")
+        kill_agents(lab, ["gw"])
+        lab.release("gw")
+        expect(ROOT_QDISC not in lab.run("gw", "tc", "qdisc", "show", "dev", "q9"), "our queues are still there")
+    lab.ip("gw", "link del q9" if "q9" in lab.run("gw", "ip", "-br", "link") else "link del q0")
+    with cases.case("release_after_a_rename_leaves_the_lab_as_it_was"):
+        expect_nothing_left(lab, before)
+
+
+def test_slow_client(cases: Cases, lab: Lab) -> None:
+    """Who asks a byte at a time holds nobody up for more than his second."""
+    lab.start_agent("gw")
+    lab.wait_ready("gw")
+    with cases.case("client_that_dawdles_is_let_go"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(RUN_FILES / f"{lab.instance('gw')}.sock"))
+            client.send(b"s")
+            started = time.monotonic()
+            expect(lab.status("gw"), "no status")
+            seconds = time.monotonic() - started
+            cases.note(f"{seconds:.1f} s")
+            expect(seconds < 2, f"{seconds:.1f} s")
+    lab.stop_quench()
+
+
 # What it says
 
 
@@ -204,9 +238,9 @@ def test_flows(cases: Cases, lab: Lab) -> None:
     with cases.case("flows_health_says_what_the_peers_do"):
         for key, way in ways.items():
             flow = after["gw"][key]
-            what = (flow["operations"], flow["dscp"], flow["rnr"], sum(flow["naks"].values()))
-            wanted = (["write"] if key[1] == RECEIVER_ADDRESS else ["ack"], 26, 0, way["naks"])
-            expect_equal(what, wanted, f"operations, DSCP, RNRs, NAKs of {key}")
+            what = (flow["operations"], flow["dscp"], flow["class"], flow["rnr"], sum(flow["naks"].values()))
+            wanted = (["write"] if key[1] == RECEIVER_ADDRESS else ["ack"], 26, "roce", 0, way["naks"])
+            expect_equal(what, wanted, f"operations, DSCP, class, RNRs, NAKs of {key}")
 
     with cases.case("flows_naks_gaps_and_retransmissions_agree_with_the_peers"):
         for node, key, way in seen_ways(ways, after):
@@ -366,6 +400,8 @@ def main() -> int:
         test_stop(cases, lab, before)
         test_stop_under_traffic(cases, lab, before)
         test_kill(cases, lab, before)
+        test_rename(cases, lab, before)
+        test_slow_client(cases, lab)
         test_flows(cases, lab)
         test_flows_of_loss(cases, lab)
         test_policy_pairs(cases, lab)
