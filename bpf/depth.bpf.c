@@ -98,6 +98,12 @@ static inline __attribute__((always_inline)) int depth_place(
 	return -1;
 }
 
+/*
+ * Always 0, which no verifier knows. Those before Linux 6.7 look at a loop's function once, with
+ * what the first step finds, and cut out what that does not reach.
+ */
+__u32 depth_start;
+
 struct depth_walk {
 	const struct conf *conf;
 	const struct port_conf *port;
@@ -166,7 +172,11 @@ static inline __attribute__((always_inline)) __u32 depth_wanted(
 
 int depth_resolve(struct __sk_buff *skb, struct conf *conf, struct port_conf *port)
 {
-	struct depth_walk walk = {.conf = conf, .port = port};
+	struct depth_walk walk = {.conf = conf,
+		.port = port,
+		.node = depth_start,
+		.bucket = depth_start,
+		.found = depth_start};
 	struct port_state *state;
 	__u64 now;
 

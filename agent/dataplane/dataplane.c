@@ -79,7 +79,7 @@ static void unmap_memory(void *at, struct bpf_map *map)
 				      bpf_map__max_entries(map)));
 }
 
-static bool kernel_has_function(const char *name)
+bool dataplane_kernel_has_function(const char *name)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
 	bool has = btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
@@ -220,7 +220,7 @@ static int load(
 			err, -errno, "cannot tell the network namespace: %s", strerror(errno));
 	skel->rodata->our_netns = netns.st_ino;
 	skel->bss->iwarp_known = adopt; /* there may be connections in the table */
-	skel->rodata->depth_rdonly_cast = kernel_has_function("bpf_rdonly_cast");
+	skel->rodata->depth_rdonly_cast = dataplane_kernel_has_function("bpf_rdonly_cast");
 	bpf_map__set_max_entries(skel->maps.flows, size->flows);
 	bpf_map__set_max_entries(skel->maps.qps, size->flows);
 	bpf_map__set_max_entries(skel->maps.pairs, size->pairs);

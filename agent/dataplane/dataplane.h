@@ -12,6 +12,9 @@
 
 struct dataplane;
 
+/* Does the running kernel's BTF name this function? */
+bool dataplane_kernel_has_function(const char *name);
+
 /* How big the maps are to be; every value at least 1. */
 struct dataplane_size {
 	uint32_t flows;	     /* entries of the flow tables */

@@ -5,6 +5,7 @@
 
 #include "prog.h"
 
+#include "dataplane/dataplane.h"
 #include "quench.skel.h"
 
 enum {
@@ -108,7 +109,7 @@ static inline int programs_open(void **state)
 	skel = quench_bpf__open();
 	if (!skel)
 		return -1;
-	skel->rodata->depth_rdonly_cast = true; /* as the agent sets it on 6.2 and later */
+	skel->rodata->depth_rdonly_cast = dataplane_kernel_has_function("bpf_rdonly_cast");
 	bpf_map__set_max_entries(skel->maps.flows, FLOWS);
 	bpf_map__set_max_entries(skel->maps.qps, FLOWS);
 	bpf_map__set_max_entries(skel->maps.pairs, PAIRS);

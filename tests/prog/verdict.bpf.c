@@ -30,13 +30,14 @@ int quench_parse_tc(struct __sk_buff *skb)
 SEC("xdp")
 int quench_parse_far(struct xdp_md *ctx)
 {
-	__u64 count = bpf_xdp_get_buff_len(ctx);
+	__u64 last = bpf_xdp_get_buff_len(ctx) - 1; /* as in far.bpf.h */
 
-	if (count > FAR_HEADERS_BYTES)
-		count = FAR_HEADERS_BYTES;
-	if (!count || bpf_xdp_load_bytes(ctx, 0, far.bytes, count))
+	if (last >= FAR_HEADERS_BYTES)
+		last = FAR_HEADERS_BYTES - 1;
+	WIRE_OPAQUE(last);
+	if (bpf_xdp_load_bytes(ctx, 0, far.bytes, last + 1))
 		return WIRE_KIND_COUNT;
-	far.count = count;
+	far.count = last + 1;
 	far_parse(&far, &conf, &verdict.frame);
 	return verdict.frame.kind;
 }
@@ -58,14 +59,15 @@ SEC("xdp")
 int quench_verdict(struct xdp_md *ctx)
 {
 	struct wire_frame *f = &verdict.frame;
-	__u32 crc = ICRC_SEED, len;
+	__u32 crc = ICRC_SEED, last;
 
 	frame_parse_xdp(ctx, &conf, f);
 	verdict.icrc = 0;
-	len = f->icrc_off - wire_roce_l3_off(f);
-	if (!f->bth_off || !len || len > PACKET_MAX)
+	last = f->icrc_off - wire_roce_l3_off(f) - 1;
+	if (!f->bth_off || last >= PACKET_MAX)
 		return XDP_PASS;
-	if (bpf_xdp_load_bytes(ctx, wire_roce_l3_off(f), verdict.packet, len))
+	WIRE_OPAQUE(last);
+	if (bpf_xdp_load_bytes(ctx, wire_roce_l3_off(f), verdict.packet, last + 1))
 		return XDP_ABORTED;
 	bpf_loop(PACKET_MAX, icrc_step, &crc, 0);
 	verdict.icrc = ~crc;

@@ -733,10 +733,11 @@ static void stats_of_an_absent_qdisc_are_enoent(void **state)
 static int load_program(uint16_t minor)
 {
 	const struct bpf_insn program[] = {
-		{.code = BPF_ST | BPF_MEM | BPF_W,
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 2, .imm = minor},
+		{.code = BPF_STX | BPF_MEM | BPF_W, /* of a constant: Linux 6.4 and later */
 			.dst_reg = 1,
-			.off = offsetof(struct __sk_buff, tc_classid),
-			.imm = minor},
+			.src_reg = 2,
+			.off = offsetof(struct __sk_buff, tc_classid)},
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = TC_ACT_OK},
 		{.code = BPF_JMP | BPF_EXIT},
 	};

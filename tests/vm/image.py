@@ -18,9 +18,10 @@ HERE = Path(__file__).resolve().parent
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 MODULES = (
-    "virtio_pci virtio_net virtio_console veth tun bridge ifb rdma_rxe rdma_ucm ib_uverbs ib_umad rdma_cm "
-    "sch_plug sch_htb sch_tbf sch_fq sch_fq_codel sch_netem sch_prio sch_ingress cls_bpf cls_flower "
-    "act_bpf crc32c_generic crc32_generic crc32_pclmul"
+    "virtio_pci virtio_net virtio_console veth tun bridge macvlan ifb "
+    "rdma_rxe rdma_ucm ib_uverbs ib_umad rdma_cm crc32c_generic crc32_generic crc32_pclmul "
+    "sch_plug sch_htb sch_tbf sch_fq sch_fq_codel sch_netem sch_prio sch_ingress "
+    "cls_bpf cls_flower act_bpf"
 ).split()
 
 RDMA_PACKAGES = (

@@ -22,7 +22,10 @@ from results import PACKAGES_CASE, Results  # noqa: E402
 
 CACHE = ROOT / "build/vm"
 REPORT = ROOT / "build/vm.json"
-PROGRAMS = [QUENCH, CACHE / "load", *(ROOT / "build" / test for test in kernel_cases.TESTS)]
+PROGRAMS = [
+    QUENCH, kernel_cases.BLAST, CACHE / "load",
+    *(ROOT / "build" / test for test in kernel_cases.TESTS),
+]  # fmt: skip
 DATA = {"root/tests/vectors": ROOT / "tests/vectors"}
 GROUPS = {"kernel": kernel_cases.run_cases, "rxe": rxe_cases.run_cases}
 STOCK_ONLY = ("rxe",)  # the quench under test is on this machine's kernel: one kind of guest will do
