@@ -21,6 +21,8 @@ enum port_role { PORT_GATEWAY, PORT_HOST, PORT_NIC, PORT_MONITOR };
 enum port_xdp { PORT_XDP_NATIVE, PORT_XDP_GENERIC_OK };
 enum port_trust { TRUST_DSCP_PCP, TRUST_PCP_DSCP, TRUST_DSCP, TRUST_PCP };
 enum class_kind { CLASS_LOSSLESS, CLASS_SEMI_LOSSLESS, CLASS_LOSSY };
+enum port_pfc { PFC_BOTH, PFC_SEND, PFC_OBEY, PFC_OFF };
+enum watchdog_action { WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT };
 enum cnp_generate { CNP_OFF, CNP_ON_CE, CNP_AT_MARK };
 enum dcqcn_variant { DCQCN_SIGCOMM15 };
 
@@ -30,6 +32,8 @@ struct policy_port {
 	enum port_xdp xdp;
 	enum port_trust trust; /* what says the class; of two, the first that a frame has */
 	uint64_t rate_bps;     /* what the port may send, shaped by us; wire bit/s; 0: not given */
+	uint64_t speed_bps;    /* of the link: pause times are counted in it; 0: ask the driver */
+	enum port_pfc pfc;     /* what of PFC there is on this link, for the classes that have it */
 	bool notify;	       /* make CNPs here for the receivers behind this port */
 	bool replace_mq;       /* may stand in for the device's own mq */
 	int line;	       /* where the port stands in the file */
@@ -42,6 +46,13 @@ struct policy_ecn {
 	double pmax; /* (0, 1] */
 };
 
+/* When the neighbour that a queue's frames come from is told to pause; 0: computed. */
+struct policy_marks {
+	bool present; /* else it is never told */
+	uint32_t xoff_bytes;
+	uint32_t xon_bytes;
+};
+
 struct policy_class {
 	char name[POLICY_NAME_MAX];
 	uint8_t priority;   /* 0..7 */
@@ -50,6 +61,7 @@ struct policy_class {
 	enum class_kind kind;
 	uint32_t limit_bytes; /* what all queues of the class may hold together at one port */
 	struct policy_ecn ecn;
+	struct policy_marks pfc; /* of what one ingress port may hold in one egress queue */
 	int line;
 };
 
@@ -58,6 +70,29 @@ struct policy_cnp {
 	uint8_t dscp;
 	uint8_t priority;
 	uint64_t interval_ns;
+};
+
+struct policy_watchdog {
+	uint64_t detect_ns; /* paused for this long with nothing sent is a storm; 0: no watchdog */
+	uint64_t restore_ns;
+	enum watchdog_action action;
+	bool big_red_switch; /* the action for every class that obeys, storm or not */
+};
+
+struct policy_pfc {
+	uint64_t pause_ns;     /* of one XOFF; 0: computed */
+	uint64_t reaction_ns;  /* from the crossing frame to the XOFF on the wire, at the worst */
+	uint32_t cable_m;      /* the longest, in metres */
+	uint32_t budget_per_s; /* PFC frames that a port sends at most */
+	bool multicast;	       /* may broadcast and multicast frames be lossless? */
+	struct policy_watchdog watchdog;
+};
+
+/* How the fast thread runs. */
+struct policy_realtime {
+	bool poll;	   /* never sleeps */
+	uint64_t cpus;	   /* bit n: may run on CPU n; 0: anywhere */
+	uint32_t priority; /* of SCHED_FIFO, and memory locked; 0: like everybody */
 };
 
 struct policy_dcqcn {
@@ -114,6 +149,8 @@ struct policy {
 	struct policy_class classes[POLICY_CLASSES_MAX];
 	size_t classes_count;
 	struct policy_cnp cnp;
+	struct policy_pfc pfc;
+	struct policy_realtime realtime;
 	struct policy_dcqcn dcqcn;
 	struct policy_pair pairs[POLICY_PAIRS_MAX];
 	size_t pairs_count;

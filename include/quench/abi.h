@@ -18,6 +18,7 @@ enum {
 	QP_CLASSES_MAX = 4096, /* in one port's pool */
 	CLASS_NONE = 0xff,
 	IWARP_PORTS_MAX = 4,
+	PRIORITIES = 8,
 	NAK_CODES = 5, /* AETH_NAK_PSN_SEQUENCE to AETH_NAK_INVALID_RD_REQUEST */
 };
 
@@ -68,6 +69,7 @@ enum {
 	PORT_TRUST_DSCP = 1 << 6,
 	PORT_TRUST_PCP = 1 << 7,
 	PORT_PCP_FIRST = 1 << 8, /* of frames that have both; otherwise the DSCP decides */
+	PORT_PAUSES = 1 << 9,	 /* a queue here that fills pauses the port it fills from */
 };
 
 struct class_conf {
@@ -75,20 +77,24 @@ struct class_conf {
 	__u64 slope; /* marking probability per byte above kmin, in units of 2^-48 */
 	__u32 limit_bytes;
 	__u8 priority;
-	__u8 ecn; /* 1: mark */
-	__u16 zero;
+	__u8 ecn;	   /* 1: mark */
+	__u8 unicast_only; /* 1: broadcast and multicast frames are best effort instead */
+	__u8 zero;
+	__u32 xoff_bytes; /* of one ingress port's leaf; 0: the class sends no PFC */
+	__u32 xon_bytes;
 };
-_Static_assert(sizeof(struct class_conf) == 24, "class_conf");
+_Static_assert(sizeof(struct class_conf) == 32, "class_conf");
 
 /* One for the instance; written by the agent, read by every program. */
 struct conf {
 	__u64 now_ns; /* CLOCK_MONOTONIC when the agent last looked: every ten seconds */
 	__u64 cnp_interval_ns;
-	__u32 zero1;
-	__u32 slots; /* ports + 1 */
+	__u32 pfc_budget_per_s; /* PFC frames that a port sends in a second at most */
+	__u32 slots;		/* ports + 1 */
 	__u8 cnp_tos;
 	__u8 cnp_pcp; /* in the VLAN tag of a CNP about a tagged frame */
-	__u8 zero[6];
+	__u8 polls;   /* 1: the fast thread does not sleep, so nobody has to wake it */
+	__u8 zero[5];
 	struct wire_ports udp_ports;
 	__be16 iwarp_ports[IWARP_PORTS_MAX]; /* TCP; 0: none */
 	__u32 zero2;
@@ -96,7 +102,7 @@ struct conf {
 	__u8 pcp_class[8];   /* of each VLAN priority, or CLASS_NONE */
 	struct class_conf classes[CLASSES_MAX];
 };
-_Static_assert(sizeof(struct conf) == 320, "conf");
+_Static_assert(sizeof(struct conf) == 384, "conf");
 
 /*
  * skb->mark of a clone of ours, and of nothing else: the whole value says what it is to become. A
@@ -106,11 +112,12 @@ enum clone_mark {
 	CLONE_NONE,
 	CLONE_CNP_BACK = 0x71554e01,   /* a CNP that goes back the way the frame came */
 	CLONE_CNP_ROUTED = 0x71554e02, /* a CNP that is routed */
+	CLONE_PFC = 0x71554e03,	       /* a PFC frame of the port that it leaves by */
 };
 
 static inline bool clone_is_marked(__u32 mark)
 {
-	return mark == CLONE_CNP_BACK || mark == CLONE_CNP_ROUTED;
+	return mark >= CLONE_CNP_BACK && mark <= CLONE_PFC;
 }
 
 struct port_conf { /* map ports, by slot */
@@ -122,9 +129,14 @@ struct port_conf { /* map ports, by slot */
 	__u32 generation;    /* a new one makes the egress program look for the qdiscs again */
 	__u8 reaction_class; /* the class whose QPs are limited */
 	__u8 mac[6];
-	__u8 zero;
+	__u8 obeyed;	    /* bit n: the peer may pause priority n */
+	__u32 quantum_ps;   /* 512 bit times of the link, which pauses are counted in */
+	__u32 byte_ps;	    /* the time of a byte at the port's rate */
+	__u16 pause_quanta; /* of an XOFF that leaves here */
+	__u8 pausing;	    /* bit c: class c may pause the peer */
+	__u8 zero[5];
 };
-_Static_assert(sizeof(struct port_conf) == 32, "port_conf");
+_Static_assert(sizeof(struct port_conf) == 48, "port_conf");
 
 /* Where the slot of an interface stands, unless another port's interface has the same place. */
 enum { PORT_PLACES = 256 };
@@ -170,8 +182,60 @@ struct port_state {		/* by slot; written by the egress program */
 	__u64 refused_position; /* as qp.position, of the last frame whose QP found no record */
 	__u64 retry_ns;		/* no second walk before this */
 	__u32 depth_max_bytes[CLASSES_MAX]; /* the deepest that a frame has found */
+	__u32 leaf_max_bytes[CLASSES_MAX];  /* the same of one ingress port's leaf, its peer paused
+					     */
 };
-_Static_assert(sizeof(struct port_state) == 56, "port_state");
+_Static_assert(sizeof(struct port_state) == 88, "port_state");
+
+/*
+ * What a port and its peer have told each other about pausing (map pauses, by slot, shared memory
+ * with the agent). Only the latest counts, so a flood of PFC frames is one event at a time.
+ */
+struct port_pauses {
+	/* the peer's word, written as PFC frames arrive */
+	__u64 until_ns[PRIORITIES]; /* CLOCK_MONOTONIC; in the past: go on */
+	__u64 arrived_ns;	    /* the first frame that the agent has not looked at */
+	__u32 arrived;		    /* 1: an event says so; the agent clears it, then looks */
+	__u32 zero[13];
+	/* ours, written as queues fill and drain */
+	__u64 crossed_ns[CLASSES_MAX]; /* when the class last passed its XOFF mark */
+	__u32 crossed_at[CLASSES_MAX]; /* on its way out by this slot */
+	__u32 xoff;		       /* bit c: the peer is to pause class c */
+	__u32 changed;		       /* 1: an event says so; the agent clears it, then looks */
+	__u64 budget_second;	       /* CLOCK_MONOTONIC, in seconds */
+	__u32 budget_used;	       /* PFC frames of that second */
+	__u32 zero2;
+	__u64 zero3;
+	/* of the egress side, written by the agent */
+	__u32 closed;  /* bit c: the gate of class c is closed */
+	__u32 stormed; /* bit c: the watchdog has taken class c out of PFC */
+	__u32 dropped; /* bit c: and its frames are dropped */
+	__u32 zero4[13];
+};
+_Static_assert(sizeof(struct port_pauses) == 320, "port_pauses");
+
+/* What the agent counts about a gate, by slot and class; it outlives the agent (map gates). */
+#define PAUSE_BUCKETS 16
+struct gate_counters {
+	__u64 pauses;	       /* times that it was closed */
+	__u64 paused_ns;       /* of pauses that are over */
+	__u64 paused_since_ns; /* of one that is still on; 0: open */
+	__u64 escaped_bytes;   /* left a gate after it was closed */
+	__u64 kicks_lost;      /* times that an open gate had to be kicked again */
+	__u64 storms;
+	__u64 restores;
+	__u64 zero;
+	__u64 lengths[PAUSE_BUCKETS];	/* pauses by length: up to 10 us times 2^n, then longer */
+	__u64 reactions[PAUSE_BUCKETS]; /* closings by reaction: up to 1 us times 2^n */
+	__u64 reaction_ns;		/* sum of them */
+	__u64 zero2[7];
+};
+_Static_assert(sizeof(struct gate_counters) == 384, "gate_counters");
+
+static inline __u32 gate_index(__u32 slot, __u32 cls)
+{
+	return slot * CLASSES_MAX + cls;
+}
 
 /* Why a CNP that was due was not sent. */
 #define CNP_SUPPRESSED(X)                                                                          \
@@ -189,9 +253,37 @@ enum cnp_suppressed {
 		CNP_SUPPRESSED_COUNT
 };
 
+/* Why a PFC frame, or a part of one, had no effect; MAC control of other kinds are frames[]. */
+#define PAUSE_IGNORED(X)                                                                           \
+	X(NOT_ENABLED, "not_enabled") /* a priority that policy does not obey */                   \
+	X(EMPTY, "empty")	      /* no priority is enabled in it */                           \
+	X(TAGGED, "tagged")	      /* PFC frames have no VLAN tag */
+
+enum pause_ignored {
+#define X(id, name) PAUSE_IGNORED_##id,
+	PAUSE_IGNORED(X)
+#undef X
+		PAUSE_IGNORED_COUNT
+};
+
+/* Why an XOFF that was due was not sent. */
+#define PAUSE_SUPPRESSED(X)                                                                        \
+	X(BUDGET, "budget")	  /* the port has sent its share for this second */                \
+	X(NOT_ARMED, "not_armed") /* the port it would leave by cannot make PFC frames */          \
+	X(CLONE, "clone_failed")  /* no memory, or the port is down */                             \
+	X(STORM, "storm")	  /* the class is out of PFC: pausing would spread a storm */
+
+enum pause_suppressed {
+#define X(id, name) PAUSE_SUPPRESSED_##id,
+	PAUSE_SUPPRESSED(X)
+#undef X
+		PAUSE_SUPPRESSED_COUNT
+};
+
 /* Frames that a program of ours dropped. */
 #define PORT_DROPS(X)                                                                              \
 	X(LIMIT, "class_limit")	      /* the class held its limit */                               \
+	X(STORM, "storm")	      /* the class is in a pause storm */                          \
 	X(STRAY_CLONE, "stray_clone") /* a clone that nothing turned into a CNP */                 \
 	X(MORPH, "morph_failed")      /* a clone that could not become one */                      \
 	X(PAUSE, "pause_consumed")    /* MAC control frames end at the port */
@@ -216,11 +308,18 @@ struct port_stats { /* by slot, per CPU */
 	__u64 cnp_unknown_pair; /* received, but for a QP that is not known */
 	__u64 cnp_suppressed[CNP_SUPPRESSED_COUNT];
 	__u64 drops[PORT_DROP_COUNT];
-	__u64 depth_unknown; /* frames let through with no depth to judge by */
-	__u64 flows_full;    /* frames of flows that found no place in the table */
-	__u64 qp_moves;	     /* times that a QP's frames changed to another leaf */
-	__u64 qp_unenforced; /* data frames of QPs that ride in the shared leaf */
-	__u64 ring_drops;    /* events lost because the ring was full */
+	__u64 depth_unknown;		 /* frames let through with no depth to judge by */
+	__u64 flows_full;		 /* frames of flows that found no place in the table */
+	__u64 qp_moves;			 /* times that a QP's frames changed to another leaf */
+	__u64 qp_unenforced;		 /* data frames of QPs that ride in the shared leaf */
+	__u64 ring_drops;		 /* events lost because the ring was full */
+	__u64 xoff_received[PRIORITIES]; /* PFC frames that say pause, obeyed or not */
+	__u64 xon_received[PRIORITIES];	 /* that say go on */
+	__u64 xoff_sent[PRIORITIES];
+	__u64 xon_sent[PRIORITIES];
+	__u64 pause_ignored[PAUSE_IGNORED_COUNT];
+	__u64 pause_suppressed[PAUSE_SUPPRESSED_COUNT];
+	__u64 kept_out; /* broadcast and multicast frames kept out of a lossless class */
 };
 
 /*
@@ -320,7 +419,7 @@ struct agent_counters {
 _Static_assert(sizeof(struct agent_counters) == 48, "agent_counters");
 
 /* Events, kernel to fast thread, through the ring. */
-enum event_type { EVENT_CNP = 1, EVENT_CM = 2, EVENT_QDISC_GONE = 3 };
+enum event_type { EVENT_CNP = 1, EVENT_CM = 2, EVENT_QDISC_GONE = 3, EVENT_PAUSE = 4 };
 
 struct event {
 	__u32 type;
