@@ -14,6 +14,8 @@ struct qdisc_seen {
 	int zero;
 };
 
+extern __u32 depth_start; /* 0, which no verifier knows; see depth.bpf.c */
+
 /* Fill *seen from the qdisc at that place of qdisc_refs. 1; 0 when there is none to believe. */
 int depth_read(__u32 ref_index, struct qdisc_seen *seen);
 

@@ -78,6 +78,14 @@ static inline __attribute__((always_inline)) bool frame_disagrees(
 	       by_pcp != CLASS_NONE && by_dscp != by_pcp;
 }
 
+/* Is the frame for a group of stations? What cannot be looked at is taken for unicast. */
+static inline __attribute__((always_inline)) bool frame_is_multicast(struct __sk_buff *skb)
+{
+	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	return data + 1 <= end && data[0] & 1;
+}
+
 /* Is this a frame whose congestion its sender should hear of? ACKs, CM and CNPs are not. */
 static inline __attribute__((always_inline)) bool frame_is_notifiable(const struct wire_frame *f)
 {

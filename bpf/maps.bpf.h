@@ -129,6 +129,34 @@ MAP struct {
 
 MAP struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SLOTS_MAX);
+	__type(key, __u32); /* slot */
+	__type(value, struct port_pauses);
+} pauses SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SLOTS_MAX * CLASSES_MAX);
+	__type(key, __u32); /* gate_index() */
+	__type(value, struct gate_counters);
+} gates SEC(".maps");
+
+/* A map with timers cannot be shared memory, so they have one of their own. */
+struct pause_timer {
+	struct bpf_timer timer;
+};
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS_MAX);
+	__type(key, __u32); /* slot */
+	__type(value, struct pause_timer);
+} pause_timers SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32); /* port_conf.refs_base + ref_*() */
 	__type(value, struct qdisc_ref);

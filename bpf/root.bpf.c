@@ -8,6 +8,7 @@
 #include "event.bpf.h"
 #include "frame.bpf.h"
 #include "mark.bpf.h"
+#include "pause.bpf.h"
 #include "steer.bpf.h"
 
 static inline __attribute__((always_inline)) int enqueue_at(struct __sk_buff *skb, __u16 minor)
@@ -45,6 +46,7 @@ int quench_root(struct __sk_buff *skb)
 	struct port_conf *port = port_get(skb->ifindex);
 	struct conf *conf = conf_get();
 	struct qdisc_seen gate = {};
+	struct port_pauses *pause;
 	struct port_state *state;
 	struct port_stats *stats;
 	struct class_conf *cls;
@@ -69,10 +71,23 @@ int quench_root(struct __sk_buff *skb)
 		tell_cm(skb, &f, port, stats);
 	if (f.kind == WIRE_CNP && !f.tunnel && wire_cnp_is_whole(&f))
 		return enqueue_at(skb, MINOR_CONTROL);
+	if (f.kind == WIRE_PFC) {
+		pause_count_sent(skb, f.mac_control_off, stats);
+		return enqueue_at(skb, MINOR_CONTROL);
+	}
 	index = frame_class(conf, port, &f);
 	if (index >= CLASSES_MAX)
 		return enqueue_at(skb, MINOR_DEFAULT);
 	cls = &conf->classes[index];
+	if (cls->unicast_only && frame_is_multicast(skb)) {
+		stats->kept_out++;
+		return enqueue_at(skb, MINOR_DEFAULT);
+	}
+	pause = pauses_get(port->slot);
+	if (pause && pause->dropped >> index & 1) {
+		stats->drops[PORT_DROP_STORM]++;
+		return TC_ACT_SHOT;
+	}
 
 	known = depth_read(port->refs_base + ref_gate(index), &gate);
 	if (!known || state->generation != port->generation)

@@ -8,6 +8,7 @@
 #include "cnp.bpf.h"
 #include "depth.bpf.h"
 #include "mark.bpf.h"
+#include "pause.bpf.h"
 
 /* Both tcx and clsact read this as "carry on with the next program". */
 enum { HOOK_NEXT = TC_ACT_UNSPEC };
@@ -71,11 +72,24 @@ static inline __attribute__((always_inline)) bool is_routed(
  * The receivers behind this port send no CNPs, so the port does: it marks here, before the queue,
  * so that the frame it marks is the frame it notifies about.
  */
-static inline __attribute__((always_inline)) void notify_for_receivers(
+static inline __attribute__((always_inline)) void notify_for_receivers(struct __sk_buff *skb,
+	const struct conf *conf, const struct port_conf *port, struct port_stats *stats,
+	struct wire_frame *f, __u32 index)
+{
+	struct qdisc_seen gate = {};
+
+	if (index < CLASSES_MAX && depth_read(port->refs_base + ref_gate(index), &gate))
+		mark_frame(skb, &conf->classes[index], f, gate.backlog_bytes, stats);
+	if (wire_is_ce(f->tos) && frame_is_notifiable(f) && skb->ingress_ifindex)
+		cnp_request(skb, conf, f, stats, skb->ingress_ifindex,
+			is_routed(skb, port) ? CLONE_CNP_ROUTED : CLONE_CNP_BACK);
+}
+
+/* A frame on its way into queues: whom does it concern beside the one that it is for? */
+static inline __attribute__((always_inline)) void look_ahead(
 	struct __sk_buff *skb, const struct conf *conf, const struct port_conf *port)
 {
 	struct port_stats *stats = stats_get(port->slot);
-	struct qdisc_seen gate = {};
 	struct wire_frame f;
 	__u32 index;
 
@@ -85,11 +99,10 @@ static inline __attribute__((always_inline)) void notify_for_receivers(
 	if (f.kind == WIRE_CNP && !f.tunnel)
 		return;
 	index = frame_class(conf, port, &f);
-	if (index < CLASSES_MAX && depth_read(port->refs_base + ref_gate(index), &gate))
-		mark_frame(skb, &conf->classes[index], &f, gate.backlog_bytes, stats);
-	if (wire_is_ce(f.tos) && frame_is_notifiable(&f) && skb->ingress_ifindex)
-		cnp_request(skb, conf, &f, stats, skb->ingress_ifindex,
-			is_routed(skb, port) ? CLONE_CNP_ROUTED : CLONE_CNP_BACK);
+	if (port->flags & PORT_PAUSES && index < CLASSES_MAX)
+		pause_upstream(skb, conf, port, stats, index);
+	if (port->flags & PORT_NOTIFY_EGRESS)
+		notify_for_receivers(skb, conf, port, stats, &f, index);
 }
 
 static inline __attribute__((always_inline)) int morph(struct __sk_buff *skb)
@@ -101,7 +114,8 @@ static inline __attribute__((always_inline)) int morph(struct __sk_buff *skb)
 	stats = port ? stats_get(port->slot) : NULL;
 	if (!stats || !conf)
 		return TC_ACT_SHOT;
-	if (cnp_morph(skb, conf, skb->mark, stats))
+	if (skb->mark == CLONE_PFC ? pause_morph(skb, conf, port)
+				   : cnp_morph(skb, conf, skb->mark, stats))
 		return HOOK_NEXT;
 	stats->drops[PORT_DROP_MORPH]++;
 	return TC_ACT_SHOT;
@@ -114,9 +128,9 @@ int quench_tc_egress(struct __sk_buff *skb)
 	return clone_is_marked(skb->mark) ? morph(skb) : HOOK_NEXT;
 }
 
-/* That of a port that notifies for the receivers behind it. */
+/* That of a port that notifies for the receivers behind it, or whose queues pause others. */
 SEC("tc")
-int quench_tc_notify(struct __sk_buff *skb)
+int quench_tc_ahead(struct __sk_buff *skb)
 {
 	struct port_conf *port;
 	struct conf *conf;
@@ -125,7 +139,7 @@ int quench_tc_notify(struct __sk_buff *skb)
 		return morph(skb);
 	port = port_get(skb->ifindex);
 	conf = conf_get();
-	if (port && conf && port->flags & PORT_NOTIFY_EGRESS)
-		notify_for_receivers(skb, conf, port);
+	if (port && conf && port->flags & (PORT_NOTIFY_EGRESS | PORT_PAUSES))
+		look_ahead(skb, conf, port);
 	return HOOK_NEXT;
 }

@@ -8,6 +8,7 @@
 #include "flow.bpf.h"
 #include "frame.bpf.h"
 #include "iwarp.bpf.h"
+#include "pause.bpf.h"
 
 static inline __attribute__((always_inline)) struct flow *flow_get(const struct flow_key *key)
 {
@@ -83,6 +84,18 @@ static inline __attribute__((always_inline)) void on_cm(struct xdp_md *ctx,
 		event_send_cm(&bytes, f, port, stats);
 }
 
+static inline __attribute__((always_inline)) void on_pfc(struct xdp_md *ctx,
+	const struct wire_frame *f, const struct conf *conf, const struct port_conf *port,
+	struct port_stats *stats)
+{
+	struct wire_mac_control m;
+
+	if (f->pcp != WIRE_PCP_NONE)
+		stats->pause_ignored[PAUSE_IGNORED_TAGGED]++;
+	else if (!bpf_xdp_load_bytes(ctx, f->mac_control_off, &m, sizeof(m)))
+		pause_hear(&m, conf, port, stats);
+}
+
 /* What there is to do about a frame that is no RoCE data; the verdict. */
 static inline __attribute__((always_inline)) int on_other(struct xdp_md *ctx, struct wire_frame *f,
 	const struct conf *conf, const struct port_conf *port, struct port_stats *stats)
@@ -104,6 +117,8 @@ static inline __attribute__((always_inline)) int on_other(struct xdp_md *ctx, st
 			on_cm(ctx, f, port, stats);
 		break;
 	case WIRE_PFC:
+		on_pfc(ctx, f, conf, port, stats);
+		/* fall through */
 	case WIRE_PAUSE:
 	case WIRE_MAC_CONTROL:
 		if (!(port->flags & PORT_ENDS_PAUSE))

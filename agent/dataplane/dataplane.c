@@ -467,7 +467,7 @@ int dataplane_attach_tc(
 	struct dataplane *dp, const char *name, int ifindex, uint32_t flags, struct qerr *err)
 {
 	const struct bpf_program *egress = flags & PORT_NOTIFY_EGRESS
-						   ? dp->skel->progs.quench_tc_notify
+						   ? dp->skel->progs.quench_tc_ahead
 						   : dp->skel->progs.quench_tc_egress;
 	int code = link_tcx(dp, egress, name, ifindex, TCX_EGRESS, err);
 

@@ -194,9 +194,8 @@ _Static_assert(sizeof(struct port_state) == 88, "port_state");
 struct port_pauses {
 	/* the peer's word, written as PFC frames arrive */
 	__u64 until_ns[PRIORITIES]; /* CLOCK_MONOTONIC; in the past: go on */
-	__u64 arrived_ns;	    /* the first frame that the agent has not looked at */
-	__u32 arrived;		    /* 1: an event says so; the agent clears it, then looks */
-	__u32 zero[13];
+	__u32 arrived; /* 1: an event says that there is news; the agent clears it, then looks */
+	__u32 zero[15];
 	/* ours, written as queues fill and drain */
 	__u64 crossed_ns[CLASSES_MAX]; /* when the class last passed its XOFF mark */
 	__u32 crossed_at[CLASSES_MAX]; /* on its way out by this slot */
@@ -231,6 +230,11 @@ struct gate_counters {
 	__u64 zero2[7];
 };
 _Static_assert(sizeof(struct gate_counters) == 384, "gate_counters");
+
+/* What quench_pause_look is run with. */
+struct pause_look_args {
+	__u32 slot;
+};
 
 static inline __u32 gate_index(__u32 slot, __u32 cls)
 {

@@ -672,7 +672,7 @@ static void depth_above_kmax_never_marks_a_cnp(void **state)
 	run(&r, &f);
 	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
 	tree_set_flags(PORT_NOTIFY_EGRESS, 1);
-	run_skb(skel->progs.quench_tc_notify, &r, f.data, f.len);
+	run_skb(skel->progs.quench_tc_ahead, &r, f.data, f.len);
 	assert_int_equal(r.frame.data[f.l3_off + 1], TOS_ECT0);
 	assert_stats("cnp", (struct port_stats){.depth_unknown = 1});
 }
@@ -815,7 +815,7 @@ static int bridge_open(void **state)
 	conf.classes[ROCE_CLASS].ecn = 1; /* kmin = kmax = 0: mark at any depth */
 	conf_set(&conf);
 	tree_set_flags(PORT_NOTIFY_EGRESS, 1); /* such a port marks in its egress hook */
-	hook = bpf_link_create(bpf_program__fd(skel->progs.quench_tc_notify), tree_port,
+	hook = bpf_link_create(bpf_program__fd(skel->progs.quench_tc_ahead), tree_port,
 		(enum bpf_attach_type)TCX_EGRESS, NULL);
 	bridge_socket = socket(AF_PACKET, SOCK_RAW, htons(0x0003)); /* ETH_P_ALL */
 	at.sll_ifindex = if_nametoindex("q1");

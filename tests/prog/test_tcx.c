@@ -611,7 +611,7 @@ static void run_leaving(const struct frame *f, __u32 came_in_by)
 {
 	struct skb_run r = {.in.ifindex = leave_port, .in.ingress_ifindex = came_in_by};
 
-	run_skb(skel->progs.quench_tc_notify, &r, f->data, f->len);
+	run_skb(skel->progs.quench_tc_ahead, &r, f->data, f->len);
 	assert_int_equal(r.retval, ACT_NEXT);
 	assert_same_bytes("frame", r.frame.data, r.frame.len, f->data, f->len);
 }

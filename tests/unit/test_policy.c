@@ -23,9 +23,9 @@
 #define ROCE "name: roce, priority: 3, dscp: [26], kind: lossless, limit: 1MiB"
 
 #define TOP_KEYS                                                                                   \
-	"version, ports, classes, cnp, dcqcn, pairs, observe, protocols, flows_max or repair"
-#define PORT_KEYS  "name, role, rate, xdp, trust, notify or replace_mq"
-#define CLASS_KEYS "name, priority, dscp, pcp, kind, limit or ecn"
+	"version, ports, classes, cnp, pfc, realtime, dcqcn, pairs, observe, protocols, flows_max or repair"
+#define PORT_KEYS  "name, role, rate, speed, pfc, xdp, trust, notify or replace_mq"
+#define CLASS_KEYS "name, priority, dscp, pcp, kind, limit, ecn or pfc"
 
 static struct policy policy;
 
