@@ -161,30 +161,38 @@ static inline __attribute__((always_inline)) void pause_upstream(struct __sk_buf
 	pause_send(skb, conf, out, in, stats, cls);
 }
 
-/* Rewrite a clone into what its port has to say: every class that is to be paused now. */
+/*
+ * Rewrite a clone into what its port has to say: XOFF for every class that is to be paused now, XON
+ * for those that no longer are.
+ */
 static inline __attribute__((always_inline)) bool pause_morph(
 	struct __sk_buff *skb, const struct conf *conf, const struct port_conf *port)
 {
 	__u8 frame[MAC_CONTROL_FRAME_BYTES] __attribute__((aligned(8)));
 	struct port_pauses *p = pauses_get(port->slot);
 	__u16 quanta[PRIORITIES] = {};
-	__u32 priorities = 0, xoff;
+	__u32 priorities = 0, xoff, told;
 	int i;
 
-	xoff = p ? p->xoff : 0;
+	if (!p)
+		return false;
+	xoff = p->xoff;
+	told = __sync_lock_test_and_set(&p->told, xoff);
 	for (i = 0; i < CLASSES_MAX; i++)
-		if (xoff >> i & 1) {
+		if ((xoff | told) >> i & 1) {
 			priorities |= 1u << (conf->classes[i].priority & 7);
-			quanta[conf->classes[i].priority & 7] = port->pause_quanta;
+			quanta[conf->classes[i].priority & 7] =
+				xoff >> i & 1 ? port->pause_quanta : 0;
 		}
 	if (!priorities)
-		return false; /* the queue has drained since */
-	if (skb->vlan_present && bpf_skb_vlan_pop(skb))
-		return false;
+		return false; /* drained and told so since */
 	wire_build_pfc(frame, port->mac, priorities, quanta);
-	if (bpf_skb_change_tail(skb, MAC_CONTROL_FRAME_BYTES, 0) ||
-		bpf_skb_store_bytes(skb, 0, frame, sizeof(frame), BPF_F_INVALIDATE_HASH))
+	if ((skb->vlan_present && bpf_skb_vlan_pop(skb)) ||
+		bpf_skb_change_tail(skb, MAC_CONTROL_FRAME_BYTES, 0) ||
+		bpf_skb_store_bytes(skb, 0, frame, sizeof(frame), BPF_F_INVALIDATE_HASH)) {
+		__sync_fetch_and_or(&p->told, told);
 		return false;
+	}
 	skb->mark = 0;
 	return true;
 }

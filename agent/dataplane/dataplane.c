@@ -43,6 +43,8 @@ struct dataplane {
 	uint64_t *qp_free;
 	struct qp_pool *qp_pools;
 	struct agent_counters *counters;
+	struct port_pauses *pauses;
+	struct gate_counters *gates;
 	struct conf *conf;
 };
 
@@ -241,8 +243,11 @@ static int share_memory(struct dataplane *dp, struct qerr *err)
 	dp->qp_free = map_memory(dp->skel->maps.qp_free);
 	dp->qp_pools = map_memory(dp->skel->maps.qp_pools);
 	dp->counters = map_memory(dp->skel->maps.agent_counters);
+	dp->pauses = map_memory(dp->skel->maps.pauses);
+	dp->gates = map_memory(dp->skel->maps.gates);
 	dp->conf = map_memory(dp->skel->maps.conf_map);
-	if (!dp->qp_classes || !dp->qp_free || !dp->qp_pools || !dp->counters || !dp->conf)
+	if (!dp->qp_classes || !dp->qp_free || !dp->qp_pools || !dp->counters || !dp->pauses ||
+		!dp->gates || !dp->conf)
 		return qerr_set(err, -ENOMEM, "cannot map the memory shared with the programs");
 	return 0;
 }
@@ -318,6 +323,8 @@ void dataplane_leave(struct dataplane *dp)
 		unmap_memory(dp->qp_free, dp->skel->maps.qp_free);
 		unmap_memory(dp->qp_pools, dp->skel->maps.qp_pools);
 		unmap_memory(dp->counters, dp->skel->maps.agent_counters);
+		unmap_memory(dp->pauses, dp->skel->maps.pauses);
+		unmap_memory(dp->gates, dp->skel->maps.gates);
 		unmap_memory(dp->conf, dp->skel->maps.conf_map);
 		quench_bpf__destroy(dp->skel);
 	}
@@ -466,7 +473,7 @@ static int link_tcx(struct dataplane *dp, const struct bpf_program *program, con
 int dataplane_attach_tc(
 	struct dataplane *dp, const char *name, int ifindex, uint32_t flags, struct qerr *err)
 {
-	const struct bpf_program *egress = flags & PORT_NOTIFY_EGRESS
+	const struct bpf_program *egress = flags & (PORT_NOTIFY_EGRESS | PORT_PAUSES)
 						   ? dp->skel->progs.quench_tc_ahead
 						   : dp->skel->progs.quench_tc_egress;
 	int code = link_tcx(dp, egress, name, ifindex, TCX_EGRESS, err);
@@ -717,6 +724,24 @@ struct qp_pool *dataplane_qp_pools(const struct dataplane *dp)
 struct agent_counters *dataplane_counters(const struct dataplane *dp)
 {
 	return dp->counters;
+}
+
+struct port_pauses *dataplane_pauses(const struct dataplane *dp)
+{
+	return dp->pauses;
+}
+
+struct gate_counters *dataplane_gates(const struct dataplane *dp)
+{
+	return dp->gates;
+}
+
+void dataplane_pause_look(const struct dataplane *dp, uint32_t slot)
+{
+	struct pause_look_args args = {.slot = slot};
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = &args, .ctx_size_in = sizeof(args));
+
+	bpf_prog_test_run_opts(bpf_program__fd(dp->skel->progs.quench_pause_look), &opts);
 }
 
 static int on_event(void *arg, void *data, size_t bytes)

@@ -111,6 +111,11 @@ struct qp_class *dataplane_qp_classes(const struct dataplane *dp);
 uint64_t *dataplane_qp_free(const struct dataplane *dp);
 struct qp_pool *dataplane_qp_pools(const struct dataplane *dp);
 struct agent_counters *dataplane_counters(const struct dataplane *dp);
+struct port_pauses *dataplane_pauses(const struct dataplane *dp);  /* by slot */
+struct gate_counters *dataplane_gates(const struct dataplane *dp); /* by gate_index() */
+
+/* A gate was opened: have the kernel look again whether the slot's peer may go on. */
+void dataplane_pause_look(const struct dataplane *dp, uint32_t slot);
 
 /*
  * The event ring: a descriptor to poll, and a call that hands over what is there. fn must not

@@ -447,6 +447,7 @@ int engine_run(
 	engine->loaded_at = time(NULL);
 	engine->control_fd = engine->signal_fd = engine->gone_fd = engine->links_fd = -1;
 	pthread_mutex_init(&engine->nl_lock, NULL);
+	events_init(&engine->events);
 	code = guardian_prepare(&engine->guardian, err);
 	if (!code)
 		code = start(engine, err);
@@ -456,6 +457,7 @@ int engine_run(
 	}
 	stop(engine, code);
 	pthread_mutex_destroy(&engine->nl_lock);
+	pthread_mutex_destroy(&engine->events.lock);
 	free(engine);
 	return code;
 }

@@ -4,6 +4,7 @@
 #define QUENCH_EVENTS_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@
 #define EVENT_TEXT_MAX 192
 
 struct events {
+	pthread_mutex_t lock;
 	uint64_t count; /* all there ever were; the latest EVENTS_MAX are in the ring */
 	struct {
 		uint64_t time_ms; /* since the epoch */
@@ -18,10 +20,12 @@ struct events {
 	} ring[EVENTS_MAX];
 };
 
-/* Note an event and tell it on stderr as well. One thread at a time. */
+void events_init(struct events *events);
+
+/* Note an event and tell it on stderr as well. From any thread. */
 void events_note(struct events *events, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* [{number, time_ms, text}], the oldest first; the caller's to release. */
-json_t *events_json(const struct events *events);
+json_t *events_json(struct events *events);
 
 #endif

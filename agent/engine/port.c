@@ -11,7 +11,7 @@
 #include "policy/compile.h"
 #include "reconcile/apply.h"
 
-enum { ROOT_FILTER_PREFERENCE = 1, LOWERS_BYTES = 160 };
+enum { ROOT_FILTER_PREFERENCE = 1, LOWERS_BYTES = 160, SPEED_MIN_BPS = 1000000 };
 
 bool port_has_queues(const struct engine_port *port)
 {
@@ -75,6 +75,18 @@ static int refuse_upper(struct engine *engine, const struct engine_port *port, s
 		name, kind, lowers);
 }
 
+/* Of the link, by the policy, else by the driver, else what the port may send. */
+static uint64_t port_speed_bps(const struct engine_port *port)
+{
+	uint64_t speed_bps = port->policy->speed_bps;
+
+	if (!speed_bps)
+		speed_bps = link_speed_bps(port->policy->name);
+	if (!speed_bps)
+		speed_bps = port->policy->rate_bps;
+	return speed_bps > SPEED_MIN_BPS ? speed_bps : SPEED_MIN_BPS;
+}
+
 int port_plan(struct engine *engine, size_t i, struct qerr *err)
 {
 	struct engine_port *port = &engine->ports[i], *before = i ? port - 1 : NULL;
@@ -86,10 +98,12 @@ int port_plan(struct engine *engine, size_t i, struct qerr *err)
 		code = refuse_upper(engine, port, err);
 	if (code)
 		return code;
+	port->speed_bps = port_speed_bps(port);
 	port->conf.slot = i + 1;
 	port->conf.flags = compile_port_flags(engine->policy, port->policy);
 	port->conf.reaction_class = compile_reaction_class(engine->policy);
 	memcpy(port->conf.mac, port->link.mac, sizeof(port->conf.mac));
+	compile_port_pfc(engine->policy, port->policy, port->speed_bps, &port->conf);
 	plan_spec(engine, port);
 	port->conf.qp_count = port->spec.qp_count;
 	port->conf.refs_base = before ? before->conf.refs_base + port_refs(before) : 0;
@@ -138,10 +152,11 @@ static int install_tree(struct engine *engine, struct engine_port *port, struct 
 	return add_filter(engine, port, engine->adopt, err);
 }
 
-/* Only then is a hook worth what it costs every frame that leaves. */
-static bool may_send_cnps(const struct engine *engine, const struct engine_port *port)
+/* Only where something is made of clones is a hook worth what it costs every frame that leaves. */
+static bool has_hooks(const struct engine *engine, const struct engine_port *port)
 {
-	return port_has_queues(port) && compile_makes_cnps(engine->policy);
+	return port_has_queues(port) &&
+	       (compile_makes_cnps(engine->policy) || compile_pauses(engine->policy));
 }
 
 int port_install(struct engine *engine, struct engine_port *port, struct qerr *err)
@@ -151,7 +166,7 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 
 	code = dataplane_attach_xdp(engine->dp, name, ifindex,
 		port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, err);
-	if (!code && may_send_cnps(engine, port))
+	if (!code && has_hooks(engine, port))
 		code = dataplane_attach_tc(engine->dp, name, ifindex, port->conf.flags, err);
 	else if (!code)
 		dataplane_drop_tc(engine->dp, ifindex);
@@ -162,7 +177,7 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 		return code;
 	/* the hook that makes CNPs of clones is in place: from here on the programs know the port
 	 */
-	port->conf.flags |= may_send_cnps(engine, port) ? PORT_ARMED : 0;
+	port->conf.flags |= has_hooks(engine, port) ? PORT_ARMED : 0;
 	code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
 	if (code || !port_has_queues(port))
 		return code;
@@ -175,7 +190,8 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 
 void port_disarm(struct engine *engine, struct engine_port *port)
 {
-	port->conf.flags &= ~(PORT_ARMED | PORT_NOTIFY_INGRESS | PORT_NOTIFY_EGRESS | PORT_MARKS);
+	port->conf.flags &= ~(PORT_ARMED | PORT_NOTIFY_INGRESS | PORT_NOTIFY_EGRESS | PORT_MARKS |
+			      PORT_PAUSES);
 	dataplane_set_port(engine->dp, port->link.ifindex, &port->conf, NULL);
 }
 
@@ -312,7 +328,7 @@ static void check_hooks(struct engine *engine, struct engine_port *port)
 		return;
 	code = dataplane_attach_xdp(engine->dp, name, ifindex,
 		port->policy->xdp == PORT_XDP_GENERIC_OK, &port->xdp, &err);
-	if (!code && may_send_cnps(engine, port))
+	if (!code && has_hooks(engine, port))
 		code = dataplane_attach_tc(engine->dp, name, ifindex, port->conf.flags, &err);
 	note_result(engine, port, code, &err, "somebody detached programs of ours; attached again");
 }

@@ -4,12 +4,16 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/ethtool.h>
 #include <linux/if_arp.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -226,6 +230,48 @@ int link_kick(int fd, int ifindex, uint32_t priority)
 		errno != ENOBUFS) /* the sink dropped it, as it should */
 		return -errno;
 	return 0;
+}
+
+int link_blank_open(uint32_t mark, struct qerr *err)
+{
+	int fd = link_kick_open(err), code;
+
+	if (fd < 0 || !setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)))
+		return fd;
+	code = qerr_set(err, -errno, "cannot mark frames: %s", strerror(errno));
+	close(fd);
+	return code;
+}
+
+int link_blank(int fd, int ifindex)
+{
+	const struct {
+		struct ethhdr eth;
+		uint8_t zero[ETH_ZLEN - ETH_HLEN];
+	} frame = {.eth.h_proto = htons(ETH_P_802_EX1)};
+	const struct sockaddr_ll to = {
+		.sll_family = AF_PACKET, .sll_ifindex = ifindex, .sll_halen = ETH_ALEN};
+
+	return sendto(fd, &frame, sizeof(frame), MSG_DONTWAIT, (const struct sockaddr *)&to,
+		       sizeof(to)) < 0
+		       ? -errno
+		       : 0;
+}
+
+uint64_t link_speed_bps(const char *name)
+{
+	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
+	struct ifreq request = {.ifr_data = (void *)&cmd};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t mbit = 0;
+
+	if (fd < 0)
+		return 0;
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+	if (!ioctl(fd, SIOCETHTOOL, &request))
+		mbit = ethtool_cmd_speed(&cmd);
+	close(fd);
+	return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit * 1000000ull;
 }
 
 int link_watch_open(struct qerr *err)

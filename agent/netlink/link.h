@@ -53,4 +53,14 @@ int link_error(int ifindex, struct qerr *err, int rc);
 int link_kick_open(struct qerr *err);
 int link_kick(int fd, int ifindex, uint32_t priority);
 
+/*
+ * A socket for link_blank, which sends a blank frame with that skb->mark: what it becomes is up to
+ * the port's egress hook. As above.
+ */
+int link_blank_open(uint32_t mark, struct qerr *err);
+int link_blank(int fd, int ifindex);
+
+/* What the driver says of the link's speed, in bit/s; 0: nothing. */
+uint64_t link_speed_bps(const char *name);
+
 #endif

@@ -12,10 +12,12 @@ uint32_t compile_slots(const struct policy *policy)
 	return (uint32_t)policy->ports_count + 1;
 }
 
-static void compile_class(const struct policy_class *from, struct class_conf *to)
+static void compile_class(
+	const struct policy *policy, const struct policy_class *from, struct class_conf *to)
 {
 	to->priority = from->priority;
 	to->limit_bytes = from->limit_bytes;
+	to->unicast_only = from->kind != CLASS_LOSSY && !policy->pfc.multicast;
 	to->ecn = from->ecn.present;
 	if (!from->ecn.present)
 		return;
@@ -44,13 +46,15 @@ void compile_conf(const struct policy *policy, struct conf *conf)
 	conf->slots = compile_slots(policy);
 	conf->cnp_tos = policy->cnp.dscp << 2;
 	conf->cnp_pcp = policy->cnp.priority;
+	conf->pfc_budget_per_s = policy->pfc.budget_per_s;
+	conf->polls = policy->realtime.poll;
 	compile_protocols(&policy->protocols, conf);
 	memset(conf->dscp_class, CLASS_NONE, sizeof(conf->dscp_class));
 	memset(conf->pcp_class, CLASS_NONE, sizeof(conf->pcp_class));
 	for (size_t c = 0; c < policy->classes_count; c++) {
 		const struct policy_class *cls = &policy->classes[c];
 
-		compile_class(cls, &conf->classes[c]);
+		compile_class(policy, cls, &conf->classes[c]);
 		for (int dscp = 0; dscp < 64; dscp++)
 			if (cls->dscp_mask >> dscp & 1)
 				conf->dscp_class[dscp] = c;
@@ -79,7 +83,7 @@ static uint32_t role_flags(const struct policy *policy, const struct policy_port
 	if (port->role == PORT_HOST)
 		return PORT_ENDS_PAUSE | PORT_REACTION | (notify ? PORT_NOTIFY_INGRESS : 0);
 	if (port->role == PORT_GATEWAY)
-		return PORT_ENDS_PAUSE | PORT_MARKS |
+		return PORT_ENDS_PAUSE | PORT_MARKS | (compile_pauses(policy) ? PORT_PAUSES : 0) |
 		       (notify && port->notify ? PORT_NOTIFY_EGRESS : 0);
 	return 0;
 }

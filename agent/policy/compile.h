@@ -29,4 +29,18 @@ uint8_t compile_reaction_class(const struct policy *policy);
 void compile_dcqcn(
 	const struct policy *policy, const struct policy_port *port, struct dcqcn_params *params);
 
+/* Does some class pause the neighbours that fill it? */
+bool compile_pauses(const struct policy *policy);
+
+/*
+ * Put the XOFF and XON marks into conf: policy's, or what is left of each port's share of the limit
+ * above the headroom of the fastest link (its speed and MTU). -ERANGE when nothing is left.
+ */
+int compile_marks(const struct policy *policy, uint64_t speed_bps, uint32_t mtu_bytes,
+	struct conf *conf, struct qerr *err);
+
+/* The PFC part of a port's configuration; speed_bps of the link, 1 Mbit/s at least. */
+void compile_port_pfc(const struct policy *policy, const struct policy_port *port,
+	uint64_t speed_bps, struct port_conf *conf);
+
 #endif

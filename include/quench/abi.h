@@ -203,7 +203,7 @@ struct port_pauses {
 	__u32 changed;		       /* 1: an event says so; the agent clears it, then looks */
 	__u64 budget_second;	       /* CLOCK_MONOTONIC, in seconds */
 	__u32 budget_used;	       /* PFC frames of that second */
-	__u32 zero2;
+	__u32 told;		       /* bit c: the last word to the peer was XOFF */
 	__u64 zero3;
 	/* of the egress side, written by the agent */
 	__u32 closed;  /* bit c: the gate of class c is closed */
