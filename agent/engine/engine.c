@@ -31,6 +31,24 @@ enum {
 
 /* ---- putting it in place ---- */
 
+/* XOFF and XON hold for the fastest link and the longest frames of all. */
+static int plan_marks(struct engine *engine, struct qerr *err)
+{
+	uint64_t speed_bps = 0;
+	uint32_t mtu_bytes = 0;
+
+	for (size_t i = 0; i < engine->ports_count; i++) {
+		const struct engine_port *port = &engine->ports[i];
+
+		if (!port_has_queues(port))
+			continue;
+		speed_bps = port->speed_bps > speed_bps ? port->speed_bps : speed_bps;
+		mtu_bytes = port->link.mtu_bytes > mtu_bytes ? port->link.mtu_bytes : mtu_bytes;
+	}
+	return speed_bps ? compile_marks(engine->policy, speed_bps, mtu_bytes, &engine->conf, err)
+			 : 0;
+}
+
 static int plan(struct engine *engine, struct qerr *err)
 {
 	for (size_t i = 0; i < engine->policy->ports_count; i++) {
@@ -41,7 +59,7 @@ static int plan(struct engine *engine, struct qerr *err)
 		engine->ports_count++;
 	}
 	compile_conf(engine->policy, &engine->conf);
-	return 0;
+	return plan_marks(engine, err);
 }
 
 /* What must be equal for an earlier agent's maps and queues to be taken over, as one number. */
@@ -96,7 +114,7 @@ static int look_back(struct engine *engine, struct qerr *err)
 	return 0;
 }
 
-static uint64_t monotonic_ns(void)
+uint64_t engine_now_ns(void)
 {
 	struct timespec ts;
 
@@ -122,7 +140,7 @@ static int load_dataplane(struct engine *engine, struct qerr *err)
 			code = dataplane_open(
 				&engine->dp, &size, engine->instance->pin_dir, false, err);
 	}
-	engine->started_ns = engine->conf.now_ns = monotonic_ns();
+	engine->started_ns = engine->conf.now_ns = engine_now_ns();
 	return code ? code : dataplane_set_conf(engine->dp, &engine->conf, err);
 }
 
@@ -160,11 +178,23 @@ static void tell_qdisc_gone(void *arg)
 		return; /* its counter is full: told already */
 }
 
+static void note(void *arg, const char *fmt, ...)
+{
+	struct engine *engine = arg;
+	char text[EVENT_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	events_note(&engine->events, "%s", text);
+}
+
 static int start_fast(struct engine *engine, struct qerr *err)
 {
 	struct fast_port ports[POLICY_PORTS_MAX];
 	const struct fast_calls calls = {
-		.beat = beat, .qdisc_gone = tell_qdisc_gone, .arg = engine};
+		.beat = beat, .qdisc_gone = tell_qdisc_gone, .note = note, .arg = engine};
 
 	for (size_t i = 0; i < engine->ports_count; i++)
 		ports[i] = (struct fast_port){
@@ -173,6 +203,10 @@ static int start_fast(struct engine *engine, struct qerr *err)
 			.qp_base = engine->ports[i].conf.qp_base,
 			.spec = engine->ports[i].spec,
 			.dcqcn = engine->ports[i].dcqcn,
+			.obeyed = engine->ports[i].conf.obeyed,
+			.byte_ps = engine->ports[i].conf.byte_ps,
+			.pause_ns = (uint64_t)engine->ports[i].conf.pause_quanta *
+				    engine->ports[i].conf.quantum_ps / 1000,
 		};
 	return fast_start(&engine->fast, engine->policy, engine->dp, ports, engine->ports_count,
 		engine->adopt, &calls, err);
@@ -264,7 +298,7 @@ static void on_guardian(struct engine *engine)
 {
 	events_note(&engine->events, "the guardian died; starting another");
 	guardian_reap(&engine->guardian);
-	engine->guardian_due_ns = monotonic_ns() + GUARDIAN_PAUSE_MS * MS_NS;
+	engine->guardian_due_ns = engine_now_ns() + GUARDIAN_PAUSE_MS * MS_NS;
 }
 
 static void replace_guardian(struct engine *engine, uint64_t now)
@@ -350,7 +384,7 @@ static int patience_ms(const struct engine *engine)
 
 static void serve(struct engine *engine)
 {
-	uint64_t check_ns = 0, age_ns = monotonic_ns() + AGE_EVERY_MS * MS_NS;
+	uint64_t check_ns = 0, age_ns = engine_now_ns() + AGE_EVERY_MS * MS_NS;
 
 	while (!engine->release) {
 		const struct watch watches[] = {
@@ -370,7 +404,7 @@ static void serve(struct engine *engine)
 			for (size_t i = 0; i < N; i++)
 				if (fds[i].revents)
 					watches[i].ready(engine);
-		now = monotonic_ns();
+		now = engine_now_ns();
 		if (engine->check_due && now >= check_ns && !engine->release) {
 			check_ns = now + CHECK_EVERY_MS * MS_NS;
 			check_ports(engine);

@@ -4,16 +4,19 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "control/pairs.h"
 #include "control/reaction.h"
+#include "engine/gates.h"
 #include "netlink/rtnl.h"
 #include "netlink/tc.h"
 
@@ -49,12 +52,14 @@ struct port {
 struct fast {
 	pthread_t thread;
 	bool started;
-	int epoll_fd, timer_fd, stop_fd;
-	bool ticking; /* the timer runs at tick speed */
+	int epoll_fd, timer_fd, gates_fd, stop_fd;
+	uint64_t gates_due_ns; /* what gates_fd is set to */
+	bool ticking;	       /* the timer runs at tick speed */
 	const struct policy *policy;
 	struct dataplane *dp;
 	struct rtnl *nl;
 	struct pairs *pairs;
+	struct gates *gates;
 	struct port ports[SLOTS_MAX]; /* by slot */
 	uint32_t classes_count;
 	struct class_record *classes;
@@ -203,6 +208,9 @@ static bool on_event(void *arg, const struct event *event)
 		break;
 	case EVENT_QDISC_GONE:
 		on_qdisc_gone(fast);
+		break;
+	case EVENT_PAUSE:
+		gates_news(fast->gates, event->slot, event->time_ns);
 		break;
 	}
 	return ++fast->taken_events < ROUND_EVENTS_MAX;
@@ -362,12 +370,13 @@ static bool scan_class(struct fast *fast, struct port *port, uint32_t k, uint64_
 	return true;
 }
 
-static void renew_port(struct port *port)
+static void renew_port(struct fast *fast, struct port *port)
 {
 	if (!atomic_exchange(&port->renew, false))
 		return;
 	port->conf.ifindex = port->new_ifindex;
 	port->conf.spec.mtu_bytes = port->new_mtu_bytes;
+	gates_renew(fast->gates, port->conf.slot, port->conf.ifindex, port->conf.spec.mtu_bytes);
 	for (uint32_t k = 0; port->reaction && k < port->conf.spec.qp_count; k++)
 		reaction_forget(port->reaction, k);
 }
@@ -377,7 +386,7 @@ static void scan_port(struct fast *fast, struct port *port, uint64_t now)
 	int looks = ROUND_LOOKS_MAX;
 	uint32_t taken = 0;
 
-	renew_port(port);
+	renew_port(fast, port);
 	if (!port->reaction)
 		return;
 	for (uint32_t k = 0; k < port->conf.spec.qp_count; k++)
@@ -420,6 +429,21 @@ static void on_timer(struct fast *fast)
 		fast->calls.qdisc_gone(fast->calls.arg); /* its event may have found no room */
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
 		scan_port(fast, &fast->ports[slot], now);
+	gates_look_over(fast->gates, now);
+}
+
+/* Wake when the gates are due next; said again only when that has moved. */
+static void set_gates_timer(struct fast *fast)
+{
+	uint64_t due_ns = gates_due_ns(fast->gates);
+	struct itimerspec at = {};
+
+	if (due_ns == fast->gates_due_ns)
+		return;
+	fast->gates_due_ns = due_ns;
+	if (due_ns != UINT64_MAX)
+		at.it_value = (struct timespec){due_ns / 1000000000ull, due_ns % 1000000000ull};
+	timerfd_settime(fast->gates_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
 /* The first cut of a QP does not wait for the timer. */
@@ -444,25 +468,40 @@ static void take_events(struct fast *fast)
 	send_cuts(fast);
 }
 
+/* Everything that is due now, pauses first. Polling, the ring says nothing through epoll. */
+static void take_turn(struct fast *fast, bool tick)
+{
+	uint64_t now;
+
+	take_events(fast);
+	now = now_ns();
+	if (now >= fast->gates_due_ns)
+		gates_run(fast->gates, now);
+	if (tick)
+		on_timer(fast);
+	if (work_is_left(fast) != fast->ticking)
+		set_timer(fast, !fast->ticking);
+	set_gates_timer(fast);
+}
+
 static void *loop(void *arg)
 {
 	struct fast *fast = arg;
-	struct epoll_event ready[4];
+	int patience_ms = fast->policy->realtime.poll ? 0 : -1;
 
 	set_timer(fast, false);
+	fast->gates_due_ns = UINT64_MAX;
 	for (;;) {
-		int n = epoll_wait(fast->epoll_fd, ready, 4, -1);
+		struct epoll_event ready[4];
+		int n = epoll_wait(fast->epoll_fd, ready, 4, patience_ms);
+		bool tick = false;
 
 		for (int i = 0; i < n; i++) {
 			if (ready[i].data.fd == fast->stop_fd)
 				return NULL;
-			if (ready[i].data.fd == fast->timer_fd)
-				on_timer(fast);
-			else
-				take_events(fast);
+			tick |= ready[i].data.fd == fast->timer_fd;
 		}
-		if (work_is_left(fast) != fast->ticking)
-			set_timer(fast, !fast->ticking);
+		take_turn(fast, tick);
 	}
 }
 
@@ -533,11 +572,36 @@ static int open_descriptors(struct fast *fast, struct qerr *err)
 		return code;
 	fast->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	fast->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	fast->gates_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	fast->stop_fd = eventfd(0, EFD_CLOEXEC);
-	if (watch(fast, fast->timer_fd) || watch(fast, fast->stop_fd) ||
-		watch(fast, dataplane_events_fd(fast->dp)))
+	if (watch(fast, fast->timer_fd) || watch(fast, fast->gates_fd) ||
+		watch(fast, fast->stop_fd) || watch(fast, dataplane_events_fd(fast->dp)))
 		return qerr_set(err, -errno, "cannot set up the event loop: %s", strerror(errno));
 	return rtnl_open(&fast->nl, err);
+}
+
+/* The thread's place among all others, as policy wants it. */
+static int set_realtime(struct fast *fast, struct qerr *err)
+{
+	const struct policy_realtime *realtime = &fast->policy->realtime;
+	const struct sched_param param = {.sched_priority = (int)realtime->priority};
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	for (int cpu = 0; cpu < 64; cpu++)
+		if (realtime->cpus >> cpu & 1)
+			CPU_SET(cpu, &cpus);
+	if (realtime->cpus && pthread_setaffinity_np(fast->thread, sizeof(cpus), &cpus))
+		return qerr_set(err, -EINVAL, "realtime.cpus: this machine has none of them");
+	if (!realtime->priority)
+		return 0;
+	if (pthread_setschedparam(fast->thread, SCHED_FIFO, &param))
+		return qerr_set(
+			err, -EPERM, "realtime.priority: SCHED_FIFO is not allowed (CAP_SYS_NICE)");
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		return qerr_set(
+			err, -errno, "realtime.priority: cannot lock memory: %s", strerror(errno));
+	return 0;
 }
 
 int fast_start(struct fast **out, const struct policy *policy, struct dataplane *dp,
@@ -557,10 +621,13 @@ int fast_start(struct fast **out, const struct policy *policy, struct dataplane 
 	fast->scan_ns = SCAN_NS;
 	if (policy->dcqcn.lease_ns && policy->dcqcn.lease_ns / 2 < SCAN_NS)
 		fast->scan_ns = policy->dcqcn.lease_ns / 2;
-	fast->epoll_fd = fast->timer_fd = fast->stop_fd = -1;
+	fast->epoll_fd = fast->timer_fd = fast->gates_fd = fast->stop_fd = -1;
 	code = open_ports(fast, ports, ports_count, err);
 	if (!code)
 		code = open_descriptors(fast, err);
+	if (!code)
+		code = gates_open(
+			&fast->gates, policy, dp, fast->nl, ports, ports_count, calls, err);
 	if (!code) {
 		if (adopt)
 			dataplane_each_pair(dp, restore_pair, fast);
@@ -569,12 +636,20 @@ int fast_start(struct fast **out, const struct policy *policy, struct dataplane 
 		code = -pthread_create(&fast->thread, NULL, loop, fast);
 		fast->started = !code;
 	}
+	if (!code)
+		code = set_realtime(fast, err);
 	if (code) {
 		fast_stop(fast);
 		return code;
 	}
 	*out = fast;
 	return 0;
+}
+
+static void close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
 }
 
 void fast_stop(struct fast *fast)
@@ -585,11 +660,13 @@ void fast_stop(struct fast *fast)
 		pthread_join(fast->thread, NULL);
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
 		reaction_free(fast->ports[slot].reaction);
+	gates_close(fast->gates);
 	pairs_free(fast->pairs);
 	rtnl_close(fast->nl);
-	for (size_t i = 0; i < 3; i++)
-		if ((const int[]){fast->epoll_fd, fast->timer_fd, fast->stop_fd}[i] >= 0)
-			close((const int[]){fast->epoll_fd, fast->timer_fd, fast->stop_fd}[i]);
+	close_if_open(fast->epoll_fd);
+	close_if_open(fast->timer_fd);
+	close_if_open(fast->gates_fd);
+	close_if_open(fast->stop_fd);
 	free(fast->classes);
 	free(fast->rates_bps);
 	free(fast);

@@ -22,8 +22,11 @@ struct fast_port {
 	int ifindex;
 	uint32_t slot;
 	uint32_t qp_base;      /* its first entry of the pool arrays */
-	struct tree_spec spec; /* qp_count 0: no reaction point */
+	struct tree_spec spec; /* qp_count 0: no reaction point; slots 0: no queues */
 	struct dcqcn_params dcqcn;
+	uint8_t obeyed;	   /* bit n: the peer may pause priority n */
+	uint32_t byte_ps;  /* the time of a byte at the port's rate */
+	uint64_t pause_ns; /* of an XOFF that leaves here */
 };
 
 /* What is so right now, for anyone to read; what it counts is in dataplane_counters. */
@@ -42,9 +45,11 @@ struct fast;
  */
 #define FAST_BEAT_MS 100
 typedef void (*fast_call_fn)(void *arg);
+typedef void (*fast_note_fn)(void *arg, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 struct fast_calls {
 	fast_call_fn beat;	 /* a sign of life */
 	fast_call_fn qdisc_gone; /* a qdisc of ours died: have a look at the ports */
+	fast_note_fn note;	 /* tell people */
 	void *arg;
 };
 int fast_start(struct fast **fast, const struct policy *policy, struct dataplane *dp,

@@ -190,8 +190,8 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 
 void port_disarm(struct engine *engine, struct engine_port *port)
 {
-	port->conf.flags &= ~(PORT_ARMED | PORT_NOTIFY_INGRESS | PORT_NOTIFY_EGRESS | PORT_MARKS |
-			      PORT_PAUSES);
+	port->conf.flags &=
+		~(PORT_ARMED | PORT_NOTIFY_INGRESS | PORT_NOTIFY_EGRESS | PORT_MARKS | PORT_PAUSES);
 	dataplane_set_port(engine->dp, port->link.ifindex, &port->conf, NULL);
 }
 

@@ -21,7 +21,7 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 {
 	const struct fast_gauges *gauges = fast_gauges(engine->fast);
 	struct engine_port *port = &engine->ports[i];
-	struct tc_qdisc_stats stats;
+	struct tc_qdisc_stats stats, sink;
 
 	memcpy(out->name, port->link.name, sizeof(out->name));
 	out->role = port->policy->role;
@@ -32,6 +32,8 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 	out->xdp_native = out->xdp == XDP_MODE_IS_NATIVE;
 	dataplane_get_stats(engine->dp, port->conf.slot, &out->stats);
 	dataplane_get_state(engine->dp, port->conf.slot, &out->state);
+	memcpy(out->gates, &dataplane_gates(engine->dp)[gate_index(port->conf.slot, 0)],
+		sizeof(out->gates));
 	out->qps_limited = gauges->limited[port->conf.slot];
 	out->qp_classes_taken = gauges->taken[port->conf.slot];
 	if (!port_has_queues(port))
@@ -40,8 +42,9 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 		if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_GATE + c), &stats,
 			    NULL))
 			out->occupancy_bytes[c] = stats.backlog_bytes;
-	if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT), &stats, NULL))
-		sum_drops(port, stats.drops);
+	if (!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT), &stats, NULL) &&
+		!tc_stats(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_SINK_LEAF), &sink, NULL))
+		sum_drops(port, stats.drops - sink.drops);
 	out->queue_drops = port->drops;
 }
 
@@ -57,6 +60,7 @@ static struct snapshot *take_snapshot(struct engine *engine)
 	s->policy_loaded_at = engine->loaded_at;
 	s->classes_count = engine->policy->classes_count;
 	memcpy(s->classes, engine->policy->classes, sizeof(s->classes));
+	s->now_ns = engine_now_ns();
 	s->pairs = gauges->pairs;
 	s->counters = *dataplane_counters(engine->dp);
 	s->ports_count = engine->ports_count;

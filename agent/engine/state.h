@@ -25,7 +25,7 @@ struct engine_port {
 	struct tree_spec spec;
 	struct dcqcn_params dcqcn;
 	enum xdp_mode xdp;
-	uint64_t speed_bps; /* of the link */
+	uint64_t speed_bps;  /* of the link */
 	uint64_t drops;	     /* of our qdiscs, those of earlier trees included */
 	uint32_t tree_drops; /* of them, this tree's */
 	bool queues_bad;     /* could not be mended; tried again now and then */
@@ -67,5 +67,8 @@ struct engine {
  * whatever happens to us.
  */
 int engine_save(const struct engine *engine, struct qerr *err);
+
+/* CLOCK_MONOTONIC. */
+uint64_t engine_now_ns(void);
 
 #endif

@@ -23,6 +23,20 @@ static const char *const tunnel_names[] = {
 #undef X
 };
 
+static const char *const priority_names[] = {"0", "1", "2", "3", "4", "5", "6", "7"};
+
+static const char *const ignored_names[] = {
+#define X(id, name) name,
+	PAUSE_IGNORED(X)
+#undef X
+};
+
+static const char *const unsent_names[] = {
+#define X(id, name) name,
+	PAUSE_SUPPRESSED(X)
+#undef X
+};
+
 static const char *const drop_names[] = {
 #define X(id, name) name,
 	PORT_DROPS(X)
@@ -70,6 +84,20 @@ static const struct port_metric {
 		ONE(qp_moves)},
 	{"quench_qp_unenforced_total", "Data frames of QPs that found no free QP class.",
 		ONE(qp_unenforced)},
+	{"quench_xoff_received_total", "PFC frames that asked for a pause, obeyed or not.",
+		MANY(xoff_received, "priority", priority_names)},
+	{"quench_xon_received_total", "PFC frames that ended a pause.",
+		MANY(xon_received, "priority", priority_names)},
+	{"quench_xoff_sent_total", "PFC frames sent that ask for a pause, or for more of it.",
+		MANY(xoff_sent, "priority", priority_names)},
+	{"quench_xon_sent_total", "PFC frames sent that end a pause.",
+		MANY(xon_sent, "priority", priority_names)},
+	{"quench_pfc_ignored_total", "PFC frames, or priorities in them, without effect.",
+		MANY(pause_ignored, "reason", ignored_names)},
+	{"quench_xoff_suppressed_total", "XOFFs that were due and not sent.",
+		MANY(pause_suppressed, "reason", unsent_names)},
+	{"quench_multicast_kept_out_total",
+		"Broadcast and multicast frames kept out of lossless classes.", ONE(kept_out)},
 	{"quench_ring_drops_total", "Events lost because the ring was full.", ONE(ring_drops)},
 #undef ONE
 #undef MANY
@@ -121,21 +149,151 @@ static void write_port_metric(
 	}
 }
 
-static void write_occupancy(const struct snapshot *snapshot, bool max, FILE *out)
+static uint32_t occupancy_now(const struct snapshot_port *port, size_t cls)
 {
-	const char *name = max ? "quench_occupancy_max_bytes" : "quench_occupancy_bytes";
+	return port->occupancy_bytes[cls];
+}
 
-	write_head(out, name, "gauge",
-		max ? "The deepest that a frame has found a class's queues."
-		    : "Bytes waiting in a class's queues.");
-	for (size_t p = 0; p < snapshot->ports_count; p++) {
-		const struct snapshot_port *port = &snapshot->ports[p];
+static uint32_t occupancy_max(const struct snapshot_port *port, size_t cls)
+{
+	return port->state.depth_max_bytes[cls];
+}
 
-		for (size_t c = 0; c < snapshot->classes_count; c++)
-			fprintf(out, "%s{port=\"%s\",priority=\"%u\",side=\"egress\"} %u\n", name,
-				port->name, snapshot->classes[c].priority,
-				max ? port->state.depth_max_bytes[c] : port->occupancy_bytes[c]);
+static uint32_t paused_max(const struct snapshot_port *port, size_t cls)
+{
+	return port->state.leaf_max_bytes[cls];
+}
+
+/* Bytes in queues, by port and class. */
+static const struct {
+	const char *name, *help, *side;
+	uint32_t (*bytes)(const struct snapshot_port *port, size_t cls);
+} occupancies[] = {
+	{"quench_occupancy_bytes", "Bytes waiting in a class's queues.", "egress", occupancy_now},
+	{"quench_occupancy_max_bytes", "The deepest that a frame has found a class's queues.",
+		"egress", occupancy_max},
+	{"quench_headroom_max_bytes",
+		"The deepest that the queue of one ingress port was once its XOFF mark was passed.",
+		"egress", paused_max},
+};
+
+static void write_occupancies(const struct snapshot *s, FILE *out)
+{
+	for (size_t i = 0; i < sizeof(occupancies) / sizeof(occupancies[0]); i++) {
+		write_head(out, occupancies[i].name, "gauge", occupancies[i].help);
+		for (size_t p = 0; p < s->ports_count; p++)
+			for (size_t c = 0; c < s->classes_count; c++)
+				fprintf(out, "%s{port=\"%s\",priority=\"%u\",side=\"%s\"} %u\n",
+					occupancies[i].name, s->ports[p].name,
+					s->classes[c].priority, occupancies[i].side,
+					occupancies[i].bytes(&s->ports[p], c));
 	}
+}
+
+/* ---- gates: a row for each port and class ---- */
+
+/* Counters, in seconds where they are times. */
+static const struct gate_metric {
+	const char *name, *help;
+	size_t offset;
+	size_t since_offset; /* of when what is not counted yet began; 0: nothing is */
+} gate_metrics[] = {
+#define AT(field) offsetof(struct gate_counters, field)
+	{"quench_pauses_total", "Times that a peer's pause closed the gate.", AT(pauses), 0},
+	{"quench_paused_seconds_total",
+		"How long the gate was closed, a pause that lasts included.", AT(paused_ns),
+		AT(paused_since_ns)},
+	{"quench_pausing_seconds_total", "How long the peer was asked to pause.", AT(xoff_ns),
+		AT(xoff_since_ns)},
+	{"quench_pause_escaped_bytes_total", "Bytes that left after the gate was closed.",
+		AT(escaped_bytes), 0},
+	{"quench_gate_kicks_lost_total", "Times that an opened gate did not run by itself.",
+		AT(kicks_lost), 0},
+	{"quench_pause_storms_total", "Pause storms that the watchdog found.", AT(storms), 0},
+	{"quench_pause_restores_total", "Pause storms that ended.", AT(restores), 0},
+#undef AT
+};
+
+/* Buckets double from unit_ns on; the last one has no bound. */
+static const struct gate_histogram {
+	const char *name, *help;
+	size_t offset, sum_offset;
+	uint64_t unit_ns;
+} gate_histograms[] = {
+#define AT(field) offsetof(struct gate_counters, field)
+	{"quench_pause_seconds", "Pauses by their length.", AT(lengths), AT(paused_ns), 10000},
+	{"quench_pause_reaction_seconds", "From a PFC frame's arrival to the closed gate.",
+		AT(reactions), AT(reaction_ns), 1000},
+#undef AT
+};
+
+static uint64_t gate_value(const struct gate_counters *gate, size_t offset)
+{
+	return *(const __u64 *)((const char *)gate + offset);
+}
+
+static void write_gate_labels(FILE *out, const char *name, const char *suffix,
+	const struct snapshot_port *port, const struct policy_class *cls)
+{
+	fprintf(out, "%s%s{", name, suffix);
+	write_label(out, "port", port->name);
+	fprintf(out, ",priority=\"%u\"", cls->priority);
+}
+
+static void write_gate_metric(const struct gate_metric *metric, const struct snapshot *s, FILE *out)
+{
+	write_head(out, metric->name, "counter", metric->help);
+	for (size_t p = 0; p < s->ports_count; p++)
+		for (size_t c = 0; c < s->classes_count; c++) {
+			const struct gate_counters *gate = &s->ports[p].gates[c];
+			uint64_t n = gate_value(gate, metric->offset), since;
+
+			write_gate_labels(out, metric->name, "", &s->ports[p], &s->classes[c]);
+			since = metric->since_offset ? gate_value(gate, metric->since_offset) : 0;
+			n += since && since < s->now_ns ? s->now_ns - since : 0;
+			if (metric->since_offset)
+				fprintf(out, "} %.9f\n", n / 1e9);
+			else
+				fprintf(out, "} %" PRIu64 "\n", n);
+		}
+}
+
+static void write_gate_buckets(const struct gate_histogram *h, const struct snapshot_port *port,
+	const struct policy_class *cls, const struct gate_counters *gate, FILE *out)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < PAUSE_BUCKETS; i++) {
+		sum += gate_value(gate, h->offset + i * sizeof(__u64));
+		write_gate_labels(out, h->name, "_bucket", port, cls);
+		if (i + 1 < PAUSE_BUCKETS)
+			fprintf(out, ",le=\"%.9g\"} %" PRIu64 "\n", (double)(h->unit_ns << i) / 1e9,
+				sum);
+		else
+			fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n", sum);
+	}
+	write_gate_labels(out, h->name, "_sum", port, cls);
+	fprintf(out, "} %.9f\n", gate_value(gate, h->sum_offset) / 1e9);
+	write_gate_labels(out, h->name, "_count", port, cls);
+	fprintf(out, "} %" PRIu64 "\n", sum);
+}
+
+static void write_gate_histogram(
+	const struct gate_histogram *h, const struct snapshot *s, FILE *out)
+{
+	write_head(out, h->name, "histogram", h->help);
+	for (size_t p = 0; p < s->ports_count; p++)
+		for (size_t c = 0; c < s->classes_count; c++)
+			write_gate_buckets(
+				h, &s->ports[p], &s->classes[c], &s->ports[p].gates[c], out);
+}
+
+static void write_gates(const struct snapshot *s, FILE *out)
+{
+	for (size_t i = 0; i < sizeof(gate_metrics) / sizeof(gate_metrics[0]); i++)
+		write_gate_metric(&gate_metrics[i], s, out);
+	for (size_t i = 0; i < sizeof(gate_histograms) / sizeof(gate_histograms[0]); i++)
+		write_gate_histogram(&gate_histograms[i], s, out);
 }
 
 /* One value a port. */
@@ -177,8 +335,8 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 {
 	for (size_t i = 0; i < sizeof(port_metrics) / sizeof(port_metrics[0]); i++)
 		write_port_metric(&port_metrics[i], snapshot, out);
-	write_occupancy(snapshot, false, out);
-	write_occupancy(snapshot, true, out);
+	write_occupancies(snapshot, out);
+	write_gates(snapshot, out);
 	for (size_t i = 0; i < sizeof(port_values) / sizeof(port_values[0]); i++)
 		write_port_value_row(&port_values[i], snapshot, out);
 	write_one(out, "quench_pairs", "gauge", "QP pairs that are known.", snapshot->pairs);

@@ -19,7 +19,8 @@ struct snapshot_port {
 	struct port_stats stats;
 	struct port_state state;
 	uint32_t occupancy_bytes[CLASSES_MAX]; /* now, by class */
-	uint64_t queue_drops;		       /* counted by our qdiscs */
+	struct gate_counters gates[CLASSES_MAX];
+	uint64_t queue_drops; /* counted by our qdiscs */
 	uint64_t qp_classes_taken;
 	uint64_t qps_limited;
 	uint64_t xdp_native; /* 1: native mode, as the kernel reports it */
@@ -33,6 +34,7 @@ struct snapshot {
 	struct snapshot_port ports[SLOTS_MAX];
 	size_t classes_count;
 	struct policy_class classes[CLASSES_MAX];
+	uint64_t now_ns; /* CLOCK_MONOTONIC */
 	uint64_t pairs;
 	struct agent_counters counters;
 };

@@ -5,9 +5,9 @@
 #include "control/headroom.h"
 #include "policy/compile.h"
 
-#define QUANTUM_BITS	512
-#define PS_PER_S	1000000000000ull
-#define PAUSE_AUTO_NS	20000000ull
+#define QUANTUM_BITS	 512
+#define PS_PER_S	 1000000000000ull
+#define PAUSE_AUTO_NS	 20000000ull
 #define PAUSE_QUANTA_MAX 65535
 
 static bool port_has_pfc(const struct policy_port *port, enum port_pfc half)

@@ -216,18 +216,22 @@ _Static_assert(sizeof(struct port_pauses) == 320, "port_pauses");
 /* What the agent counts about a gate, by slot and class; it outlives the agent (map gates). */
 #define PAUSE_BUCKETS 16
 struct gate_counters {
-	__u64 pauses;	       /* times that it was closed */
+	/* the peer pauses us */
+	__u64 pauses;	       /* times that the gate was closed */
 	__u64 paused_ns;       /* of pauses that are over */
 	__u64 paused_since_ns; /* of one that is still on; 0: open */
 	__u64 escaped_bytes;   /* left a gate after it was closed */
 	__u64 kicks_lost;      /* times that an open gate had to be kicked again */
+	__u64 reaction_ns;     /* sum of those below */
+	/* we pause the peer */
+	__u64 xoff_ns;	     /* of XOFFs that are over */
+	__u64 xoff_since_ns; /* of one that lasts; 0: none */
+	/* the watchdog */
 	__u64 storms;
 	__u64 restores;
-	__u64 zero;
+	__u64 zero[6];
 	__u64 lengths[PAUSE_BUCKETS];	/* pauses by length: up to 10 us times 2^n, then longer */
 	__u64 reactions[PAUSE_BUCKETS]; /* closings by reaction: up to 1 us times 2^n */
-	__u64 reaction_ns;		/* sum of them */
-	__u64 zero2[7];
 };
 _Static_assert(sizeof(struct gate_counters) == 384, "gate_counters");
 
