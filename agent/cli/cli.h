@@ -42,6 +42,7 @@ int cli_flows(int argc, char **argv);
 int cli_events(int argc, char **argv);
 int cli_release(int argc, char **argv);
 int cli_analyze(int argc, char **argv);
+int cli_headroom(int argc, char **argv);
 int cli_guardian(int argc, char **argv);
 
 #endif

@@ -98,7 +98,7 @@ static int response_bytes(const struct headroom_link *link, double *bytes, struc
 	if (!link->response_ns && !quanta)
 		return qerr_set(err, -EINVAL,
 			"802.3 has no response time for this speed, only for 1, 10, 25, 40, 50, "
-			"100, 200, 400 and 800 Gbit/s: the peer's own has to be given");
+			"100, 200, 400 and 800 Gbit/s: give the peer's own");
 	*bytes = link->response_ns ? bytes_in(link, (double)link->response_ns)
 				   : (double)quanta * QUANTUM_BITS / 8;
 	return 0;
@@ -117,7 +117,7 @@ static int compute_quench(const struct headroom_link *link, struct headroom *out
 
 	if (code)
 		return code;
-	add(out, "XOFF waits for a frame on its way out",
+	add(out, "a frame that XOFF waits for",
 		headroom_frame_bytes(link->port_mtu_bytes) + WIRE_BYTES);
 	add(out, "quench's reaction", bytes_in(link, (double)link->reaction_ns));
 	add(out, "the XOFF frame", PAUSE_BYTES);

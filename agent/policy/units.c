@@ -38,6 +38,9 @@ static const struct unit units[] = {
 	{UNITS_TIME, "us", 1000, 1},
 	{UNITS_TIME, "ms", 1000000, 1},
 	{UNITS_TIME, "s", 1000000000, 1},
+	{UNITS_LENGTH, "mm", 1, 1},
+	{UNITS_LENGTH, "m", 1000, 1},
+	{UNITS_LENGTH, "km", 1000000, 1},
 	{UNITS_PERCENT, "%", 1, 100},
 };
 
@@ -46,6 +49,7 @@ static const char *const whole_of[] = {
 	[UNITS_RATE] = "bits a second",
 	[UNITS_SIZE] = "bytes",
 	[UNITS_TIME] = "nanoseconds",
+	[UNITS_LENGTH] = "millimetres",
 	[UNITS_COUNT] = "units",
 };
 

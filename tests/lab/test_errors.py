@@ -43,6 +43,8 @@ OPTIONS = {
     "check": ["FILE...", "--help"],
     "status": ["--instance=NAME", "--json", "--help"],
     "flows": ["--instance=NAME", "--json", "--help"],
+    "headroom": ["--speed=RATE", "--cable=LENGTH", "--mtu=BYTES", "--port-mtu=BYTES", "--cell=BYTES", "--limit=SIZE",
+                 "--ports=N", "--model=NAME", "--reaction=TIME", "--response=TIME", "--json", "--help"],
     "release": ["--instance=NAME", "--help"],
 }
 

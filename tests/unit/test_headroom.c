@@ -213,7 +213,7 @@ static void models_without_figures_for_the_link_say_so(void **state)
 		uint64_t speed_bps, meters;
 		const char *says;
 	} rows[] = {
-		{"quench", 200000000, 1, "the peer's own has to be given"},
+		{"quench", 200000000, 1, "give the peer's own"},
 		{"sonic", 200000000, 1, "speeds of 1, 10, 25"},
 		{"cisco", 50 * GBIT, 1, "speeds of 10, 25, 40 and 100"},
 		{"intel-82599", 25 * GBIT, 1, "10 Gbit/s"},

@@ -47,6 +47,9 @@ static void units_parse_whole_is_exact(void **state)
 		{UNITS_TIME, "1s", 1000000000},
 		{UNITS_TIME, "7ns", 7},
 		{UNITS_TIME, "0.000000001s", 1},
+		{UNITS_LENGTH, "40m", 40000},
+		{UNITS_LENGTH, "0.5m", 500},
+		{UNITS_LENGTH, "1.5km", 1500000},
 		{UNITS_COUNT, "0", 0},
 		{UNITS_COUNT, "65536", 65536},
 		{UNITS_COUNT, "0x11", 17},
@@ -147,6 +150,8 @@ static void units_parse_bad_text_is_refused(void **state)
 		{UNITS_RATIO, "1/2x", -EINVAL, "\"1/2x\" is not a number"},
 		{UNITS_RATIO, "1e-3", -EINVAL, "\"1e-3\" is not a number"},
 		{UNITS_RATIO, "nan", -EINVAL, "\"nan\" is not a number"},
+		{UNITS_LENGTH, "40", -EINVAL, "\"40\" has no unit (mm, m or km)"},
+		{UNITS_LENGTH, "0.1mm", -EINVAL, "\"0.1mm\" is not a whole number of millimetres"},
 		{UNITS_COUNT, "010", -EINVAL, "\"010\" is not a whole number"},
 		{UNITS_COUNT, "1.0", -EINVAL, "\"1.0\" is not a whole number"},
 		{UNITS_COUNT, "10abc", -EINVAL, "\"10abc\" is not a whole number"},
@@ -211,6 +216,8 @@ static void units_format_reads_back(void **state)
 		{UNITS_SIZE, "18446744073709551615B", UINT64_MAX},
 		{UNITS_TIME, "4400us", 4400000},
 		{UNITS_TIME, "12ms", 12000000},
+		{UNITS_LENGTH, "40m", 40000},
+		{UNITS_LENGTH, "505mm", 505},
 		{UNITS_COUNT, "12", 12},
 	};
 
