@@ -44,10 +44,12 @@ static inline __attribute__((always_inline)) void pause_tell(__u32 *told, const 
 static inline __attribute__((always_inline)) bool pause_hear_one(const struct port_conf *port,
 	struct port_pauses *p, struct port_stats *stats, __u32 priority, __u16 quanta, __u64 now)
 {
-	if (quanta)
+	if (quanta) {
 		stats->xoff_received[priority]++;
-	else
+		__sync_fetch_and_add(&p->xoffs[priority], 1);
+	} else {
 		stats->xon_received[priority]++;
+	}
 	if (!(port->obeyed >> priority & 1)) {
 		stats->pause_ignored[PAUSE_IGNORED_NOT_ENABLED]++;
 		return false;

@@ -90,9 +90,7 @@ static inline __attribute__((always_inline)) void on_pfc(struct xdp_md *ctx,
 {
 	struct wire_mac_control m;
 
-	if (f->pcp != WIRE_PCP_NONE)
-		stats->pause_ignored[PAUSE_IGNORED_TAGGED]++;
-	else if (!bpf_xdp_load_bytes(ctx, f->mac_control_off, &m, sizeof(m)))
+	if (!bpf_xdp_load_bytes(ctx, f->mac_control_off, &m, sizeof(m)))
 		pause_hear(&m, conf, port, stats);
 }
 

@@ -8,9 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "control/pause.h"
+#include "engine/gates_state.h"
 #include "netlink/link.h"
-#include "netlink/tc.h"
 #include "reconcile/tree.h"
 
 enum {
@@ -22,31 +21,6 @@ enum {
 	NOTE_EVERY_NS = 1000000000, /* of one kind, about one class of one port */
 };
 
-struct gate {
-	struct pause pause;
-	uint64_t sent_bytes; /* through the gate, when last looked at */
-	uint64_t moves_ns;   /* opened: it must have sent something by then; 0: it has */
-};
-
-struct gate_port {
-	struct fast_port conf;
-	struct port_pauses *pauses;
-	struct gate_counters *counters; /* by class */
-	struct gate gates[CLASSES_MAX];
-	uint64_t again_ns; /* when XOFF is said again; 0: nobody is paused */
-	uint64_t noted_ns[CLASSES_MAX];
-	uint64_t alarm_ns;
-};
-
-struct gates {
-	const struct policy *policy;
-	struct dataplane *dp;
-	struct rtnl *nl;
-	struct fast_calls calls;
-	int kick_fd, blank_fd;
-	struct gate_port ports[SLOTS_MAX]; /* by slot; ifindex 0: none */
-};
-
 static uint64_t clock_ns(void)
 {
 	struct timespec ts;
@@ -55,13 +29,7 @@ static uint64_t clock_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
-/* Only this thread writes; others read. */
-static void count(__u64 *counter, uint64_t n)
-{
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
-}
-
-static const char *port_name(const struct gates *gates, uint32_t slot)
+const char *gates_port_name(const struct gates *gates, uint32_t slot)
 {
 	return slot ? gates->policy->ports[slot - 1].name : "this host";
 }
@@ -74,12 +42,11 @@ static int gate_change(struct gates *gates, struct gate_port *port, uint32_t cls
 	int code = tc_apply(gates->nl, port->conf.ifindex, &obj, TC_CHANGE, NULL);
 
 	if (code)
-		count(&dataplane_counters(gates->dp)->netlink_errors, 1);
+		gates_count(&dataplane_counters(gates->dp)->netlink_errors, 1);
 	return code;
 }
 
-/* How much has left through the gate, and whether something waits there. */
-static bool gate_look(struct gates *gates, const struct gate_port *port, uint32_t cls,
+bool gate_look(const struct gates *gates, const struct gate_port *port, uint32_t cls,
 	struct tc_qdisc_stats *stats)
 {
 	return port->conf.ifindex &&
@@ -99,13 +66,15 @@ static void gate_close(struct gates *gates, struct gate_port *port, uint32_t cls
 	}
 	took_ns = clock_ns() - heard_ns;
 	__atomic_fetch_or(&port->pauses->closed, 1u << cls, __ATOMIC_RELEASE);
-	count(&counters->pauses, 1);
-	count(&counters->reaction_ns, took_ns);
-	count(&counters->reactions[pause_bucket(took_ns, REACTION_UNIT_NS, PAUSE_BUCKETS)], 1);
+	gates_count(&counters->pauses, 1);
+	gates_count(&counters->reaction_ns, took_ns);
+	gates_count(
+		&counters->reactions[pause_bucket(took_ns, REACTION_UNIT_NS, PAUSE_BUCKETS)], 1);
 	__atomic_store_n(&counters->paused_since_ns, gate->pause.since_ns, __ATOMIC_RELAXED);
 	gate->moves_ns = 0;
 	if (gate_look(gates, port, cls, &stats))
 		gate->sent_bytes = stats.bytes;
+	gates_watch(gates, port, clock_ns());
 }
 
 static void count_pause(struct gate_counters *counters, uint64_t now)
@@ -115,8 +84,8 @@ static void count_pause(struct gate_counters *counters, uint64_t now)
 	if (!counters->paused_since_ns)
 		return;
 	__atomic_store_n(&counters->paused_since_ns, 0, __ATOMIC_RELAXED);
-	count(&counters->paused_ns, length_ns);
-	count(&counters->lengths[pause_bucket(length_ns, LENGTH_UNIT_NS, PAUSE_BUCKETS)], 1);
+	gates_count(&counters->paused_ns, length_ns);
+	gates_count(&counters->lengths[pause_bucket(length_ns, LENGTH_UNIT_NS, PAUSE_BUCKETS)], 1);
 }
 
 /* Queues that stood still may drain now, and with them end XOFFs of ours. */
@@ -142,7 +111,8 @@ static void gate_open(struct gates *gates, struct gate_port *port, uint32_t cls)
 
 	if (gate_look(gates, port, cls, &stats)) {
 		if (stats.bytes > gate->sent_bytes)
-			count(&port->counters[cls].escaped_bytes, stats.bytes - gate->sent_bytes);
+			gates_count(
+				&port->counters[cls].escaped_bytes, stats.bytes - gate->sent_bytes);
 		gate->sent_bytes = stats.bytes;
 	}
 	if (gate_change(gates, port, cls, false)) {
@@ -170,7 +140,7 @@ static void gate_verify(struct gates *gates, struct gate_port *port, uint32_t cl
 	if (!gate_look(gates, port, cls, &stats) || !stats.backlog_bytes ||
 		stats.bytes != gate->sent_bytes)
 		return;
-	count(&port->counters[cls].kicks_lost, 1);
+	gates_count(&port->counters[cls].kicks_lost, 1);
 	gate_kick(gates, port);
 	gate->moves_ns = now + MOVES_NS;
 }
@@ -184,14 +154,19 @@ static void gate_step(struct gates *gates, struct gate_port *port, uint32_t cls,
 		gate_open(gates, port, cls);
 }
 
-static void hear(struct gates *gates, struct gate_port *port, uint64_t heard_ns)
+void gate_force_open(struct gates *gates, struct gate_port *port, uint32_t cls)
+{
+	gate_step(gates, port, cls, pause_set(&port->gates[cls].pause, clock_ns(), 0), 0);
+}
+
+void gates_hear(struct gates *gates, struct gate_port *port, uint64_t heard_ns)
 {
 	for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++) {
 		uint32_t priority = gates->policy->classes[cls].priority;
 		uint64_t until_ns =
 			__atomic_load_n(&port->pauses->until_ns[priority], __ATOMIC_RELAXED);
 
-		if (!(port->conf.obeyed >> priority & 1))
+		if (!(port->conf.obeyed >> priority & 1) || gates_ignored(port, cls))
 			continue;
 		gate_step(gates, port, cls,
 			pause_set(&port->gates[cls].pause, clock_ns(), until_ns), heard_ns);
@@ -220,8 +195,8 @@ static void note_xoffs(struct gates *gates, struct gate_port *port, uint32_t cla
 				(now - gate->pause.since_ns) / 1e6);
 		gates->calls.note(gates->calls.arg,
 			"port %s: XOFF to its peer, priority %u: it fills the queue to %s%s",
-			port_name(gates, port->conf.slot), gates->policy->classes[cls].priority,
-			port_name(gates, at), why);
+			gates_port_name(gates, port->conf.slot),
+			gates->policy->classes[cls].priority, gates_port_name(gates, at), why);
 	}
 }
 
@@ -243,7 +218,7 @@ static void count_xoffs(struct gate_port *port, uint32_t xoff)
 		if ((xoff >> cls & 1) == !!since_ns)
 			continue;
 		if (since_ns)
-			count(&counters->xoff_ns, now - since_ns);
+			gates_count(&counters->xoff_ns, now - since_ns);
 		__atomic_store_n(&counters->xoff_since_ns,
 			since_ns ? 0 : port->pauses->crossed_ns[cls], __ATOMIC_RELAXED);
 	}
@@ -303,7 +278,7 @@ void gates_news(struct gates *gates, uint32_t slot, uint64_t event_ns)
 	if (!port->pauses || !port->conf.ifindex)
 		return;
 	if (take(&port->pauses->arrived))
-		hear(gates, port, event_ns);
+		gates_hear(gates, port, event_ns);
 	if (take(&port->pauses->changed))
 		say(gates, port);
 }
@@ -323,6 +298,7 @@ uint64_t gates_due_ns(const struct gates *gates)
 		if (!port->conf.ifindex)
 			continue;
 		due_ns = sooner(due_ns, port->again_ns);
+		due_ns = sooner(due_ns, port->watch_ns);
 		for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++) {
 			const struct gate *gate = &port->gates[cls];
 
@@ -346,6 +322,7 @@ void gates_run(struct gates *gates, uint64_t now_ns)
 				now_ns);
 			gate_verify(gates, port, cls, now_ns);
 		}
+		gates_watch_run(gates, port, now_ns);
 		say_again(gates, port, now_ns);
 	}
 }
@@ -358,12 +335,14 @@ void gates_look_over(struct gates *gates, uint64_t now_ns)
 		if (!port->conf.ifindex)
 			continue;
 		gates_news(gates, slot, now_ns);
+		if (gates->policy->pfc.watchdog.big_red_switch)
+			gates_watch(gates, port, now_ns);
 		if (affordable(gates, port, now_ns) || now_ns < port->alarm_ns)
 			continue;
 		port->alarm_ns = now_ns + NOTE_EVERY_NS;
 		gates->calls.note(gates->calls.arg,
 			"port %s: its budget of %u PFC frames a second is spent (pfc.budget)",
-			port_name(gates, slot), gates->policy->pfc.budget_per_s);
+			gates_port_name(gates, slot), gates->policy->pfc.budget_per_s);
 	}
 }
 
@@ -376,11 +355,14 @@ void gates_renew(struct gates *gates, uint32_t slot, int ifindex, uint32_t mtu_b
 	memset(port->gates, 0, sizeof(port->gates));
 	if (!port->pauses)
 		return;
+	port->watch_ns = 0;
 	__atomic_store_n(&port->pauses->closed, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&port->pauses->stormed, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&port->pauses->dropped, 0, __ATOMIC_RELEASE);
 	for (uint32_t cls = 0; cls < CLASSES_MAX; cls++)
 		count_pause(&port->counters[cls], clock_ns());
 	if (ifindex)
-		hear(gates, port, clock_ns());
+		gates_hear(gates, port, clock_ns());
 }
 
 static void open_port(struct gates *gates, const struct fast_port *conf)

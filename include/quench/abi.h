@@ -196,6 +196,7 @@ struct port_pauses {
 	__u64 until_ns[PRIORITIES]; /* CLOCK_MONOTONIC; in the past: go on */
 	__u32 arrived; /* 1: an event says that there is news; the agent clears it, then looks */
 	__u32 zero[15];
+	__u64 xoffs[PRIORITIES]; /* frames that said pause, obeyed or not */
 	/* ours, written as queues fill and drain */
 	__u64 crossed_ns[CLASSES_MAX]; /* when the class last passed its XOFF mark */
 	__u32 crossed_at[CLASSES_MAX]; /* on its way out by this slot */
@@ -211,7 +212,7 @@ struct port_pauses {
 	__u32 dropped; /* bit c: and its frames are dropped */
 	__u32 zero4[13];
 };
-_Static_assert(sizeof(struct port_pauses) == 320, "port_pauses");
+_Static_assert(sizeof(struct port_pauses) == 384, "port_pauses");
 
 /* What the agent counts about a gate, by slot and class; it outlives the agent (map gates). */
 #define PAUSE_BUCKETS 16
@@ -264,8 +265,7 @@ enum cnp_suppressed {
 /* Why a PFC frame, or a part of one, had no effect; MAC control of other kinds are frames[]. */
 #define PAUSE_IGNORED(X)                                                                           \
 	X(NOT_ENABLED, "not_enabled") /* a priority that policy does not obey */                   \
-	X(EMPTY, "empty")	      /* no priority is enabled in it */                           \
-	X(TAGGED, "tagged")	      /* PFC frames have no VLAN tag */
+	X(EMPTY, "empty")	      /* no priority is enabled in it */
 
 enum pause_ignored {
 #define X(id, name) PAUSE_IGNORED_##id,

@@ -1,0 +1,468 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Priority flow control: what a peer's pause frames do to the gates, and what queues that fill do to the
+peers they fill from.
+
+    tests/lab/test_pfc.py              in short, as `make check` runs it
+    tests/lab/test_pfc.py --long       1,000 pauses, 20 s of incast, a storm of 60 s: build/pfc.json
+"""
+import argparse
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Iterator, NamedTuple, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from frames import CTAG, ECT0, DSCP_ROCE, Injector, Way, data_frame, mac_bytes, start_blast, transport_of  # noqa: E402
+from lab import (  # noqa: E402
+    BOTTLENECK_BPS, METRICS_PORT, RECEIVER_ADDRESS, ROOT,
+    Cases, Lab, LabError, Port, Traffic, expect, expect_equal, in_namespace, policy_with, wait_until,
+)  # fmt: skip
+
+RESULTS = ROOT / "build/pfc.json"
+MTU = 4200
+PFC_ADDRESS, MAC_CONTROL = "01:80:c2:00:00:01", 0x8808
+OPCODE_PAUSE, OPCODE_PFC = 0x0001, 0x0101
+ROCE, OTHER, LOSSY = 3, 4, 1  # priorities
+DSCP_OTHER, DSCP_LOSSY = 34, 10
+SPEED_BPS = 10**9  # of every link, in the policy
+QUANTUM_S = 512 / SPEED_BPS
+QPN = 0x200
+H1_GW = Way("02:00:00:00:01:01", "02:00:00:00:01:fe", "10.0.1.1", RECEIVER_ADDRESS)
+R1_MAC = "02:00:00:00:64:01"
+SIZES = (2, 1024, 4096)  # payloads: frames of 60, 1,082 and 4,154 bytes
+QUIET_S = 0.002
+LIMIT = "1MiB"
+
+# For the incast: each of eight hosts may fill an eighth of the limit.
+XOFF_BYTES, XON_BYTES = 60_000, 30_000
+STORM_DETECT_S = 0.1
+
+
+def pfc_frame(
+    times: dict[int, int], vector: Optional[int] = None, opcode: int = OPCODE_PFC, src: str = R1_MAC,
+    dst: str = PFC_ADDRESS, tagged: bool = False, size: int = 60,
+) -> bytes:  # fmt: skip
+    """A PFC frame: quanta by priority; the enable vector is theirs unless given."""
+    enabled = sum(1 << p for p in times) if vector is None else vector
+    link = mac_bytes(dst) + mac_bytes(src) + (struct.pack("!HH", CTAG, ROCE << 13) if tagged else b"")
+    body = struct.pack("!HHH8H", MAC_CONTROL, opcode, enabled, *[times.get(p, 0) for p in range(8)])
+    return (link + body).ljust(size, b"\0")[:size]
+
+
+def quanta(seconds: float) -> int:
+    return min(65535, round(seconds / QUANTUM_S))
+
+
+class Receiver:
+    """What arrives at a device, frame by frame: the PSNs of RoCE data."""
+
+    def __init__(self, lab: Lab, node: str, device: str):
+        self.socket = in_namespace(lab.namespace(node), lambda: self._open(device))
+
+    @staticmethod
+    def _open(device: str) -> socket.socket:
+        s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
+        s.bind((device, 0))
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+        return s
+
+    def frames(self, seconds: float, enough: int = 1 << 30) -> list[bytes]:
+        """What comes within the time, or until there are enough."""
+        found, end = [], time.monotonic() + seconds
+        while len(found) < enough and (left := end - time.monotonic()) > 0:
+            if not select.select([self.socket], [], [], left)[0]:
+                break
+            data, address = self.socket.recvfrom(65536)
+            if address[2] != socket.PACKET_OUTGOING:
+                found.append(data)
+        return found
+
+    def psns(self, seconds: float, enough: int = 1 << 30) -> list[int]:
+        return [psn for f in self.frames(seconds, enough) if (psn := psn_of(f)) is not None]
+
+
+def psn_of(frame: bytes) -> Optional[int]:
+    found = transport_of(frame)
+    if found is None or found[1] not in (QPN, QPN + 1, QPN + 2):
+        return None
+    return int.from_bytes(frame[14 + 20 + 8 + 9 : 14 + 20 + 8 + 12], "big")
+
+
+class Bench:
+    """gw with an agent; h1 sends to r1 through it, and r1 pauses it. Neither has an agent."""
+
+    def __init__(self, lab: Lab):
+        self.lab = lab
+        self.sender = Injector(lab, "h1", "eth0")
+        self.peer = Injector(lab, "r1", "eth0")
+        self.receiver = Receiver(lab, "r1", "eth0")
+        self.psn = 0
+
+    def metric(self, name: str, port: str = "r1", **labels: str) -> float:
+        """A counter; 0 when there is no such series."""
+        pattern = "".join(rf'(?=[^}}]*\b{k}="{v}")' for k, v in {"port": port, **labels}.items())
+        text = self.lab.get("gw", METRICS_PORT, "/metrics")
+        return sum(float(v) for v in re.findall(rf"^{name}{{{pattern}[^}}]*}} (\S+)$", text, re.M))
+
+    def gate_is_closed(self, cls: int = 0) -> bool:
+        text = self.lab_tc("qdisc", "show", "dev", "r1", "handle", f"{0x9010 + cls:x}:")
+        return json.loads(text)[0]["options"]["rate"] == 4000
+
+    def lab_tc(self, *words: str) -> str:
+        from lab import run
+
+        return run("tc", "-n", self.lab.namespace("gw"), "-j", "-d", *words)
+
+    def limits(self) -> list:
+        """Kind, handle and limit of every queue of r1, as tc shows them."""
+        return [
+            (q["kind"], q.get("handle"), q.get("options", {}).get("limit"))
+            for q in json.loads(self.lab_tc("qdisc", "show", "dev", "r1"))
+        ]
+
+    def pause(self, times: dict[int, int], **rest) -> None:
+        self.peer.send(pfc_frame(times, **rest))
+
+    def send(self, *payloads: int, dscp: int = DSCP_ROCE, qpn: int = QPN) -> list[int]:
+        """A frame of each size; returns their PSNs."""
+        first = self.psn
+        for payload in payloads:
+            self.sender.send(data_frame(H1_GW, qpn, self.psn, payload, tos=dscp << 2 | ECT0))
+            self.psn += 1
+        return list(range(first, self.psn))
+
+    def flows_now(self, dscp: int = DSCP_ROCE, qpn: int = QPN) -> bool:
+        """Does a frame of that DSCP pass without delay?"""
+        psns = self.send(64, dscp=dscp, qpn=qpn)
+        return self.receiver.psns(0.05, 1) == psns
+
+    def wait_closed(self, cls: int = 0) -> None:
+        wait_until(lambda: self.gate_is_closed(cls), 2, "the gate does not close")
+
+    def go_on(self, *priorities: int) -> None:
+        self.pause({p: 0 for p in priorities or (ROCE,)})
+        wait_until(lambda: not self.gate_is_closed(), 2, "the gate does not open")
+        self.receiver.frames(QUIET_S)
+
+
+def pfc_policy(lab: Lab) -> str:
+    """Lossless classes on two priorities, a lossy one on a third."""
+    text = policy_with(lab.base_policy, limit=LIMIT)
+    extra = "".join(
+        f"  - {{name: {name}, priority: {p}, dscp: [{dscp}], kind: {kind}, limit: {LIMIT}}}\n"
+        for name, p, dscp, kind in (("other", OTHER, DSCP_OTHER, "lossless"), ("bulk", LOSSY, DSCP_LOSSY, "lossy"))
+    )
+    text = re.sub(r"^(cnp:)", extra + r"\1", text, count=1, flags=re.M)
+    return text + f"pfc: {{watchdog: {{detect: {round(STORM_DETECT_S * 1e3)}ms, restore: 100ms}}}}\n"
+
+
+# What a peer says
+
+
+def test_words(cases: Cases, bench: Bench) -> None:
+    """Frames without effect are counted and pause nobody; none is forwarded."""
+    stranger = Receiver(bench.lab, "h2", "eth0")
+
+    def without_effect(name: str, frame: bytes, metric: str, **labels: str) -> None:
+        with cases.case(f"pfc_{name}_pauses_nobody_and_is_counted"):
+            before = bench.metric(metric, **labels)
+            bench.peer.send(frame)
+            wait_until(lambda: bench.metric(metric, **labels) > before, 2, f"{metric} {labels} stands still")
+            expect(not bench.gate_is_closed() and bench.flows_now(), "the gate is closed")
+
+    long = quanta(0.03)
+    ignored = "quench_pfc_ignored_total"
+    without_effect("without_enable_bits", pfc_frame({p: 65535 for p in range(8)}, vector=0), ignored, reason="empty")
+    without_effect("for_a_lossy_priority", pfc_frame({LOSSY: long}), ignored, reason="not_enabled")
+    without_effect("for_best_effort", pfc_frame({0: long}), ignored, reason="not_enabled")
+    frames = "quench_frames_total"
+    without_effect("with_a_tag", pfc_frame({ROCE: long}, tagged=True), frames, kind="other")
+    without_effect("of_802_3x", pfc_frame({}, vector=0xFFFF, opcode=OPCODE_PAUSE), frames, kind="pause")
+    without_effect("of_unknown_opcode", pfc_frame({ROCE: long}, opcode=0x0102), frames, kind="mac_control")
+    without_effect("to_another_address", pfc_frame({ROCE: long}, dst="01:80:c2:00:00:0e"), frames, kind="mac_control")
+    without_effect("to_the_port_itself", pfc_frame({ROCE: long}, dst=H1_GW.dst_mac), frames, kind="mac_control")
+    without_effect("that_is_too_short", pfc_frame({ROCE: long}, size=32), frames, kind="mac_control")
+    with cases.case("pfc_of_a_lossy_priority_leaves_its_frames_flowing"):
+        bench.pause({LOSSY: long, ROCE: long})
+        bench.wait_closed()
+        expect(bench.flows_now(DSCP_LOSSY, QPN + 1), "the lossy class is paused")
+        bench.go_on()
+    with cases.case("pfc_of_no_kind_is_forwarded"):
+        found = [f for f in stranger.frames(0.05) if f[12:14] == struct.pack("!H", MAC_CONTROL)]
+        expect(not found, f"{len(found)} MAC control frames came out at another port")
+
+
+def test_pauses(cases: Cases, bench: Bench) -> None:
+    with cases.case("xoff_closes_and_xon_opens_at_once"):
+        bench.pause({ROCE: 65535})
+        bench.wait_closed()
+        psns = bench.send(*SIZES)
+        expect_equal(bench.receiver.psns(0.01), [], "frames that left a closed gate")
+        xons = bench.metric("quench_xon_received_total", priority=str(ROCE))
+        start = time.monotonic()
+        bench.pause({ROCE: 0})
+        expect_equal(bench.receiver.psns(1, len(psns)), psns, "frames after XON")
+        cases.note(f"open after {(time.monotonic() - start) * 1e3:.1f} ms")
+        expect_equal(bench.metric("quench_xon_received_total", priority=str(ROCE)) - xons, 1, "XONs counted")
+    with cases.case("xoff_of_a_source_address_of_zeros_counts"):
+        bench.pause({ROCE: 65535}, src="00:00:00:00:00:00")
+        bench.wait_closed()
+        bench.go_on()
+    with cases.case("xoff_of_one_priority_leaves_the_others_flowing"):
+        bench.pause({ROCE: 65535})
+        bench.wait_closed()
+        bench.send(64)
+        expect(bench.flows_now(DSCP_OTHER, QPN + 1), "the other lossless class is paused")
+        bench.go_on()
+    with cases.case("xoff_expires_by_itself"):
+        bench.pause({ROCE: quanta(0.03)})
+        start = time.monotonic()
+        bench.wait_closed()
+        psns = bench.send(64)
+        expect_equal(bench.receiver.psns(1, 1), psns, "frames after the pause")
+        took = time.monotonic() - start
+        cases.note(f"open after {took * 1e3:.1f} ms of 30")
+        expect(0.029 <= took < 0.09, f"open after {took * 1e3:.1f} ms")
+    with cases.case("xoff_again_moves_only_the_end"):
+        pauses = bench.metric("quench_pauses_total", priority=str(ROCE))
+        start = time.monotonic()
+        bench.pause({ROCE: quanta(0.03)})
+        bench.wait_closed()
+        bench.pause({ROCE: quanta(0.03)})
+        psns = bench.send(64)
+        again = time.monotonic()
+        expect_equal(bench.receiver.psns(1, 1), psns, "frames after the pause")
+        expect(time.monotonic() - again > 0.025, f"open {time.monotonic() - again:.4f} s after the second word")
+        expect_equal(bench.metric("quench_pauses_total", priority=str(ROCE)) - pauses, 1, "pauses")
+        cases.note(f"{(time.monotonic() - start) * 1e3:.0f} ms in all")
+    with cases.case("xoff_again_with_a_shorter_time_ends_sooner"):
+        bench.pause({ROCE: 65535})
+        bench.wait_closed()
+        psns = bench.send(64)
+        bench.pause({ROCE: quanta(0.001)})
+        start = time.monotonic()
+        expect_equal(bench.receiver.psns(1, 1), psns, "frames after the pause")
+        expect(time.monotonic() - start < 0.02, "the longer time was kept")
+    with cases.case("both_priorities_of_one_frame_pause"):
+        bench.pause({ROCE: 65535, OTHER: 65535})
+        bench.wait_closed(0)
+        bench.wait_closed(1)
+        bench.go_on(ROCE, OTHER)
+
+
+def test_gate(cases: Cases, bench: Bench, pauses: int, results: dict) -> None:
+    """Nothing leaves a closed gate, nothing is lost in it, and all comes out in order."""
+    with cases.case(f"gate_{pauses}_pauses_let_nothing_out_lose_nothing_keep_order"):
+        limits, drops = bench.limits(), bench.metric("quench_queue_drops_total")
+        before = bench.metric("quench_pauses_total", priority=str(ROCE))
+        sent, received, leaked = [], [], 0
+        for i in range(pauses):
+            if i % 2:  # in the middle of a burst
+                sent += bench.send(*SIZES * 4)
+            bench.pause({ROCE: 65535})
+            bench.wait_closed()
+            sent += bench.send(*SIZES)
+            received += bench.receiver.psns(QUIET_S)  # what was on its way before
+            leaked += len(late := bench.receiver.psns(QUIET_S))
+            received += late
+            bench.pause({ROCE: 0})
+            received += bench.receiver.psns(1, len(sent) - len(received))
+        escaped = bench.metric("quench_pause_escaped_bytes_total", priority=str(ROCE))
+        results["gate"] = {
+            "pauses": pauses, "frames": len(sent), "leaked": leaked, "escaped_bytes": escaped,
+            "lost": len(sent) - len(received), "in_order": received == sorted(received),
+            "dropped": bench.metric("quench_queue_drops_total") - drops,
+        }  # fmt: skip
+        cases.note(json.dumps(results["gate"]))
+        expect_equal(received, sent, "frames")
+        expect_equal((leaked, escaped), (0, 0), "leaked frames, escaped bytes")
+        expect_equal(results["gate"]["dropped"], 0, "dropped")
+        expect_equal(bench.metric("quench_pauses_total", priority=str(ROCE)) - before, pauses, "pauses")
+        expect_equal(bench.limits(), limits, "limits of the queues")
+
+
+def test_multicast(cases: Cases, bench: Bench) -> None:
+    with cases.case("multicast_is_kept_out_of_the_lossless_class"):
+        before = bench.metric("quench_multicast_kept_out_total")
+        out = Injector(bench.lab, "gw", "r1", bypass=False)
+        out.send(data_frame(H1_GW._replace(dst_mac="01:00:5e:00:00:01"), QPN, 1, 64, tos=DSCP_ROCE << 2 | ECT0))
+        expect_equal(bench.metric("quench_multicast_kept_out_total") - before, 1, "kept out")
+        bench.receiver.frames(QUIET_S)
+
+
+# A peer that never stops
+
+
+def storm(bench: Bench, seconds: float) -> Iterator[None]:
+    """Pauses of both lossless priorities, refreshed, with traffic that waits."""
+    frame = pfc_frame({ROCE: 65535, OTHER: 65535})
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        bench.peer.send(frame)
+        bench.send(1024)
+        bench.send(1024, dscp=DSCP_OTHER, qpn=QPN + 1)
+        yield
+        time.sleep(0.01)
+
+
+def counts(bench: Bench, name: str) -> list[float]:
+    return [bench.metric(name, priority=str(p)) for p in (ROCE, OTHER)]
+
+
+def test_storm(cases: Cases, bench: Bench, seconds: float, results: dict) -> None:
+    with cases.case(f"storm_of_{seconds:g}_s_on_two_priorities_is_one_storm_and_one_restore_each"):
+        storms, restores = counts(bench, "quench_pause_storms_total"), counts(bench, "quench_pause_restores_total")
+        dropped = bench.metric("quench_drops_total", reason="storm")
+        first = bench.psn
+        for _ in storm(bench, seconds):
+            bench.receiver.frames(0)
+        sent = bench.psn - first
+        during = [a - b for a, b in zip(counts(bench, "quench_pause_storms_total"), storms)]
+        expect_equal(during, [1, 1], "storms while it lasts")
+        wait_until(
+            lambda: [a - b for a, b in zip(counts(bench, "quench_pause_restores_total"), restores)] == [1, 1],
+            2, "both priorities are not restored",
+        )  # fmt: skip
+        expect_equal(
+            [a - b for a, b in zip(counts(bench, "quench_pause_storms_total"), storms)], [1, 1], "storms altogether"
+        )
+        results["storm"] = {
+            "seconds": seconds, "storms": during, "frames_sent": sent,
+            "frames_dropped": bench.metric("quench_drops_total", reason="storm") - dropped,
+        }  # fmt: skip
+        cases.note(json.dumps(results["storm"]))
+    with cases.case("after_a_storm_everything_passes_again"):
+        bench.receiver.frames(0.02)
+        for qpn, dscp in ((QPN, DSCP_ROCE), (QPN + 1, DSCP_OTHER)):
+            psns = bench.send(*SIZES * 10, dscp=dscp, qpn=qpn)
+            expect_equal(bench.receiver.psns(1, len(psns)), psns, "frames after the storm")
+        bench.pause({ROCE: 65535})
+        bench.wait_closed()
+        bench.go_on()
+
+
+def test_no_storm(cases: Cases, bench: Bench) -> None:
+    """What only looks like a storm."""
+
+    def none(name: str, rounds: int, on_s: float, off_s: float, traffic: bool) -> None:
+        with cases.case(f"{name}_is_no_storm"):
+            before = counts(bench, "quench_pause_storms_total")
+            for _ in range(rounds):
+                end = time.monotonic() + on_s
+                while time.monotonic() < end:
+                    bench.pause({ROCE: quanta(0.015)})
+                    if traffic:
+                        bench.send(1024)
+                    time.sleep(0.005)
+                bench.pause({ROCE: 0})
+                time.sleep(off_s)
+            bench.receiver.frames(QUIET_S)
+            expect_equal(counts(bench, "quench_pause_storms_total"), before, "storms")
+
+    none("pause_of_half_the_detection_time_again_and_again", 6, STORM_DETECT_S / 2, STORM_DETECT_S / 2, True)
+    none("pause_of_an_empty_queue", 1, 4 * STORM_DETECT_S, 0.02, False)
+
+
+def test_killed(cases: Cases, bench: Bench) -> None:
+    with cases.case("agent_killed_while_a_gate_is_closed_leaves_it_open_within_100_ms"):
+        bench.pause({ROCE: 65535})
+        bench.wait_closed()
+        psns = bench.send(*SIZES)
+        expect_equal(bench.receiver.psns(QUIET_S), [], "frames that left a closed gate")
+        start = time.monotonic()
+        os.kill(bench.lab.agents["gw"].process.pid, signal.SIGKILL)
+        expect_equal(bench.receiver.psns(1, len(psns)), psns, "frames after the kill")
+        took_ms = (time.monotonic() - start) * 1e3
+        cases.note(f"{took_ms:.1f} ms")
+        expect(took_ms < 100, f"open after {took_ms:.1f} ms")
+        bench.lab.agents["gw"].process.wait()
+    with cases.case("agent_started_again_obeys_again"):
+        bench.lab.start_agent("gw", gw_ports(bench.lab))
+        bench.lab.wait_ready("gw")
+        bench.pause({ROCE: 65535})
+        bench.wait_closed()
+        bench.go_on()
+
+
+def gw_ports(lab: Lab) -> list[Port]:
+    return with_speed(lab.default_ports("gw"))
+
+
+def with_speed(ports: list[Port]) -> list[Port]:
+    keys = f"speed: {SPEED_BPS // 10**6}Mbit"
+    return [p._replace(keys=", ".join(k for k in (p.keys, keys) if k)) for p in ports]
+
+
+def words_and_gates(cases: Cases, long: bool, results: dict) -> None:
+    with Lab(senders=2, mtu=MTU) as lab:
+        lab.base_policy = pfc_policy(lab)
+        lab.start_agent("gw", gw_ports(lab))
+        lab.wait_ready("gw")
+        bench = Bench(lab)
+        bench.send(64)
+        bench.receiver.psns(1, 1)
+        test_words(cases, bench)
+        test_pauses(cases, bench)
+        test_multicast(cases, bench)
+        test_gate(cases, bench, 1000 if long else 60, results)
+        test_no_storm(cases, bench)
+        test_storm(cases, bench, 60 if long else 1, results)
+        test_killed(cases, bench)
+
+
+# Queues that fill
+
+
+def incast_policy(lab: Lab, ecn: bool) -> str:
+    """PFC in the class; without ECN nobody slows for anything else."""
+    text = re.sub(r"^( +)(limit: \S+.*)$", rf"\1\2\n\1pfc: {{xoff: {XOFF_BYTES}B, xon: {XON_BYTES}B}}", lab.base_policy, 1, re.M)
+    if ecn:
+        return text
+    text = re.sub(r"^    ecn:\n(      .*\n)*", "", text, flags=re.M)
+    return policy_with(text, generate="off")
+
+
+def incast(lab: Lab, ecn: bool, seconds: float) -> dict:
+    base = lab.base_policy
+    lab.base_policy = incast_policy(lab, ecn)
+    lab.start_quench(**{node: with_speed(lab.default_ports(node)) for node in lab.nodes})
+    lab.base_policy = base
+    traffic = lab.start_traffic(seconds)
+    traffic.finish()
+    gw = lab.metrics("gw")
+    result = {
+        "ecn": ecn,
+        "xoffs": gw.total("quench_xoff_sent_total"),
+        "xons": gw.total("quench_xon_sent_total"),
+        "drops": gw.total("quench_drops_total", reason="class_limit") + gw.total("quench_queue_drops_total", port="r1"),
+    }
+    lab.stop_quench()
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--long", action="store_true")
+    args = parser.parse_args()
+    cases, results = Cases(), {}
+    words_and_gates(cases, args.long, results)
+    if args.long:
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    return cases.exit_code()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except LabError as fault:
+        print(f"not ok - lab: {fault}")
+        sys.exit(1)
