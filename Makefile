@@ -137,6 +137,10 @@ demo-all: deps    ## the demo and all its variants in one table, build/demo-all.
 	@$(MAKE) --no-print-directory all
 	@tests/lab/demo_all.py
 
+lab-pfc: deps    ## priority flow control at length: build/pfc.json; needs root
+	@$(MAKE) --no-print-directory all
+	@tests/lab/test_pfc.py --long
+
 bench: deps    ## quench against what one would run instead: build/bench.json, build/bench.md; needs root
 	@$(MAKE) --no-print-directory all $(BENCH)
 	@tests/bench/bench.py $(if $(ONLY),--only $(ONLY))

@@ -55,11 +55,11 @@ class Losses:
         self.before_queues = softnet_drops() + sum(device_drops(lab, node) for node in lab.nodes)
 
 
-BEST_EFFORT_LEAF = "9031:"  # of quench's tree
+UNCOUNTED_LEAVES = ("9031:", "9032:")  # of quench's tree: best effort, and the sink that kicks end in
 
 
 def queue_drops(lab: Lab, node: str) -> dict[str, int]:
-    """Frames that the qdiscs of each device lost, but for best effort's. A parent counts what its
+    """Frames that the qdiscs of each device lost, but for best effort's and the agent's own. A parent counts what its
     leaf refused once more, so the larger of the root's count and the sum of the leaves' is taken."""
     qdiscs = json.loads(lab.run(node, "tc", "-s", "-j", "qdisc"))
     drops = {}
@@ -68,8 +68,8 @@ def queue_drops(lab: Lab, node: str) -> dict[str, int]:
         parents = {q["parent"].split(":")[0] for q in own if "parent" in q}
         root = sum(q["drops"] for q in own if q.get("root"))
         leaves = sum(q["drops"] for q in own if q["handle"].rstrip(":") not in parents)
-        best_effort = sum(q["drops"] for q in own if q["handle"] == BEST_EFFORT_LEAF)
-        drops[device] = max(root, leaves) - best_effort
+        uncounted = sum(q["drops"] for q in own if q["handle"] in UNCOUNTED_LEAVES)
+        drops[device] = max(root, leaves) - uncounted
     return drops
 
 

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Iterator, NamedTuple, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from demo import Losses, loss_results, received_bytes, traffic_results  # noqa: E402
 from frames import CTAG, ECT0, DSCP_ROCE, Injector, Way, data_frame, mac_bytes, start_blast, transport_of  # noqa: E402
 from lab import (  # noqa: E402
-    BOTTLENECK_BPS, METRICS_PORT, RECEIVER_ADDRESS, ROOT,
-    Cases, Lab, LabError, Port, Traffic, expect, expect_equal, in_namespace, policy_with, wait_until,
+    BOTTLENECK_BPS, METRICS_PORT, NOISE_PORT, RCPEER, READY_S, RECEIVER_ADDRESS, ROOT,
+    Cases, Lab, LabError, Port, Traffic, expect, expect_equal, in_namespace, policy_with, run, wait_until,
 )  # fmt: skip
 
 RESULTS = ROOT / "build/pfc.json"
@@ -43,8 +44,10 @@ QUIET_S = 0.002
 LIMIT = "1MiB"
 
 # For the incast: each of eight hosts may fill an eighth of the limit.
-XOFF_BYTES, XON_BYTES = 60_000, 30_000
+XOFF_BYTES, XON_BYTES = 40_000, 20_000
 STORM_DETECT_S = 0.1
+BULK_BPS = BOTTLENECK_BPS // 4
+BULK_WIRE_SHARE = (14 + 20 + 8 + 1400) / 1400  # what HTB counts for each byte of payload
 
 
 def pfc_frame(
@@ -118,8 +121,6 @@ class Bench:
         return json.loads(text)[0]["options"]["rate"] == 4000
 
     def lab_tc(self, *words: str) -> str:
-        from lab import run
-
         return run("tc", "-n", self.lab.namespace("gw"), "-j", "-d", *words)
 
     def limits(self) -> list:
@@ -423,38 +424,104 @@ def words_and_gates(cases: Cases, long: bool, results: dict) -> None:
 
 
 def incast_policy(lab: Lab, ecn: bool) -> str:
-    """PFC in the class; without ECN nobody slows for anything else."""
-    text = re.sub(r"^( +)(limit: \S+.*)$", rf"\1\2\n\1pfc: {{xoff: {XOFF_BYTES}B, xon: {XON_BYTES}B}}", lab.base_policy, 1, re.M)
+    """PFC in the class, and a lossy class beside it; without ECN nobody slows for anything else."""
+    marks = f"pfc: {{xoff: {XOFF_BYTES}B, xon: {XON_BYTES}B}}"
+    text = re.sub(r"^( +)(limit: \S+.*)$", rf"\1\2\n\1{marks}", lab.base_policy, count=1, flags=re.M)
+    bulk = f"  - {{name: bulk, priority: {LOSSY}, dscp: [{DSCP_LOSSY}], kind: lossy, limit: {LIMIT}}}\n"
+    text = re.sub(r"^(cnp:)", bulk + r"\1", text, count=1, flags=re.M)
     if ecn:
         return text
     text = re.sub(r"^    ecn:\n(      .*\n)*", "", text, flags=re.M)
     return policy_with(text, generate="off")
 
 
+class Bulk:
+    """A lossy flow of a quarter of the bottleneck, from h1."""
+
+    def __init__(self, lab: Lab, traffic: Traffic):
+        self.traffic = traffic
+        self.sink = lab.start("r1", "sink", RCPEER, "sink", "--port", NOISE_PORT)
+        listening = ("ss", "-4", "-Hlun", f"sport = :{NOISE_PORT}")
+        wait_until(lambda: lab.run("r1", *listening), READY_S, f"{self.sink.name} does not listen")
+        self.sender = lab.start(
+            "h1", "bulk", RCPEER, "noise", "-c", RECEIVER_ADDRESS, "--port", NOISE_PORT, "--dscp", DSCP_LOSSY,
+            "--udp", BULK_BPS // 10**6, "--duration", traffic.seconds + traffic.start_epoch - time.time(),
+        )  # fmt: skip
+
+    def finish(self) -> float:
+        """What arrived of its payload, in bit/s."""
+        self.sender.report()
+        self.sink.stop()
+        start, end = self.traffic.start_epoch, self.traffic.start_epoch + self.traffic.seconds
+        return received_bytes(self.sink.report()["udp"], start, end) * 8 / self.traffic.seconds
+
+
 def incast(lab: Lab, ecn: bool, seconds: float) -> dict:
-    base = lab.base_policy
-    lab.base_policy = incast_policy(lab, ecn)
+    """Eight hosts send into one port, a lossy flow beside them."""
+    base, lab.base_policy = lab.base_policy, incast_policy(lab, ecn)
     lab.start_quench(**{node: with_speed(lab.default_ports(node)) for node in lab.nodes})
     lab.base_policy = base
+    before = Losses(lab)
     traffic = lab.start_traffic(seconds)
+    bulk = Bulk(lab, traffic)
     traffic.finish()
-    gw = lab.metrics("gw")
+    bulk_bps = bulk.finish()
+    gw, h1 = lab.metrics("gw"), lab.metrics("h1")
+    ends = traffic_results(lab, traffic)
+    after = Losses(lab)
+    after.before_queues -= sum(  # XDP drops that are none
+        lab.metrics(node).total("quench_drops_total", reason="pause_consumed") for node in lab.nodes
+    )
     result = {
-        "ecn": ecn,
+        **loss_results(lab, before, after, ends),
+        "naks": ends["naks"],
+        "order_violations": ends["order_violations"],
+        "jain": ends["jain"],
+        "bulk_bps": bulk_bps,
+        "goodput_share": ends["goodput_share"] + bulk_bps * BULK_WIRE_SHARE / BOTTLENECK_BPS,
         "xoffs": gw.total("quench_xoff_sent_total"),
         "xons": gw.total("quench_xon_sent_total"),
-        "drops": gw.total("quench_drops_total", reason="class_limit") + gw.total("quench_queue_drops_total", port="r1"),
+        "pauses_of_h1": h1.total("quench_pauses_total"),
+        "deepest_leaf_bytes": gw.total("quench_headroom_max_bytes", port="r1"),
     }
     lab.stop_quench()
     return result
 
 
+def test_incast(cases: Cases, seconds: float, results: dict) -> None:
+    with Lab(senders=8) as lab:
+        share = lab.buffer_bytes // len(lab.hosts)
+        without, with_ecn = results["incast"], results["incast_ecn"] = {}, {}
+        with cases.case("incast_without_ecn_loses_nothing"):
+            without |= incast(lab, False, seconds)
+            cases.note(json.dumps(without))
+            for key in ("gateway_drops", "host_drops", "lost_before_quench", "frames_missing", "naks", "order_violations"):
+                expect_equal(without[key], 0, key)
+            expect(without["xoffs"] > 100, "hardly an XOFF: the case says nothing")
+            expect(without["deepest_leaf_bytes"] <= share, f"a leaf held {without['deepest_leaf_bytes']} bytes, its share is {share}")
+        with cases.case("incast_without_ecn_wastes_nothing"):
+            expect(without["goodput_share"] >= 0.97, f"goodput {without['goodput_share']:.1%}")
+            expect(without["bulk_bps"] >= 0.95 * BULK_BPS, f"the lossy flow got {without['bulk_bps'] / 1e6:.1f} Mbit/s")
+        with cases.case("incast_with_ecn_hardly_pauses"):
+            with_ecn |= incast(lab, True, seconds)
+            cases.note(json.dumps(with_ecn))
+            expect_equal((with_ecn["gateway_drops"], with_ecn["naks"]), (0, 0), "drops, NAKs")
+            expect(
+                with_ecn["xoffs"] <= 0.05 * without["xoffs"],
+                f"{with_ecn['xoffs']} XOFFs with ECN, {without['xoffs']} without",
+            )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--only", choices=("gates", "incast"), help="a part")
     args = parser.parse_args()
     cases, results = Cases(), {}
-    words_and_gates(cases, args.long, results)
+    if args.only != "incast":
+        words_and_gates(cases, args.long, results)
+    if args.only != "gates":
+        test_incast(cases, 20 if args.long else 4, results)
     if args.long:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     return cases.exit_code()
