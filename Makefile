@@ -177,6 +177,6 @@ help:    ## this list
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit prog check san-unit fuzz demo demo-all bench bench-quick guests deps help clean
+.PHONY: all unit prog check san-unit fuzz demo demo-all lab-pfc bench bench-quick guests deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

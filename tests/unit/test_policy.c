@@ -364,8 +364,8 @@ static void policy_parse_bad_structure_is_placed(void **state)
 		{HEAD "observe: {listen: \"127.0.0.1:9842\\0x\"}\n",
 			"3:19: observe.listen: holds a NUL character"},
 		{"version: 1\nports: []\n", "2:8: ports: too few entries; allowed 1 to 62"},
-		{"version: 1\nports: [{name: eth0, speed: 1}]\n",
-			"2:22: ports[0].speed: unknown key; allowed " PORT_KEYS "\n"
+		{"version: 1\nports: [{name: eth0, sped: 1}]\n",
+			"2:22: ports[0].sped: unknown key; allowed " PORT_KEYS "\n"
 			"2:9: ports[0].role: is missing and required; allowed gateway, host or "
 			"monitor"},
 	};
