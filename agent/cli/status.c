@@ -41,6 +41,45 @@ static json_int_t total_occupancy(const json_t *port)
 	return sum;
 }
 
+/* A word for a state that lasts. */
+static const char *now(const json_t *pfc, const char *key)
+{
+	return json_is_true(json_object_get(pfc, key)) ? "yes" : "-";
+}
+
+static bool has_news(const json_t *pfc)
+{
+	return number_of(pfc, "xoff_received") || number_of(pfc, "xoff_sent");
+}
+
+/* Who pauses whom, where anybody does. */
+static void print_pauses(const json_t *ports)
+{
+	const json_t *port, *pfc;
+	bool titled = false;
+	size_t i, c;
+
+	json_array_foreach (ports, i, port)
+		json_array_foreach (json_object_get(port, "pfc"), c, pfc) {
+			if (!has_news(pfc))
+				continue;
+			if (!titled)
+				printf("\n%-15s %8s %10s %10s %6s %6s %10s %10s %6s\n", "pauses",
+					"priority", "XOFF in", "paused s", "now", "storm",
+					"XOFF out", "pausing s", "now");
+			titled = true;
+			printf("%-15s %8" PRId64 " %10" PRId64 " %10.3f %6s %6s %10" PRId64
+			       " %10.3f %6s\n",
+				text_of(port, "name"), (int64_t)number_of(pfc, "priority"),
+				(int64_t)number_of(pfc, "xoff_received"),
+				json_number_value(json_object_get(pfc, "paused_seconds")),
+				now(pfc, "paused"), now(pfc, "storm"),
+				(int64_t)number_of(pfc, "xoff_sent"),
+				json_number_value(json_object_get(pfc, "pausing_seconds")),
+				now(pfc, "pausing"));
+		}
+}
+
 static void print_status(const json_t *doc)
 {
 	json_t *port;
@@ -58,6 +97,7 @@ static void print_status(const json_t *doc)
 			(int64_t)number_of(port, "ce_marked"), (int64_t)number_of(port, "cnp_sent"),
 			(int64_t)number_of(port, "cnp_received"),
 			(int64_t)number_of(port, "qps_limited"));
+	print_pauses(json_object_get(doc, "ports"));
 }
 
 static void print_rate(const json_t *flow)

@@ -34,6 +34,9 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 	dataplane_get_state(engine->dp, port->conf.slot, &out->state);
 	memcpy(out->gates, &dataplane_gates(engine->dp)[gate_index(port->conf.slot, 0)],
 		sizeof(out->gates));
+	out->obeyed = port->conf.obeyed;
+	out->pausing = port->conf.pausing;
+	out->stormed = dataplane_pauses(engine->dp)[port->conf.slot].stormed;
 	out->qps_limited = gauges->limited[port->conf.slot];
 	out->qp_classes_taken = gauges->taken[port->conf.slot];
 	if (!port_has_queues(port))

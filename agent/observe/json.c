@@ -34,22 +34,46 @@ static json_t *class_json(const struct policy_class *cls)
 	return doc;
 }
 
+static json_t *seconds_json(uint64_t ns, uint64_t since_ns, uint64_t now_ns)
+{
+	return json_real((ns + (since_ns && since_ns < now_ns ? now_ns - since_ns : 0)) / 1e9);
+}
+
+/* Priority flow control of one class at one port: the peer's pauses, then ours. */
+static json_t *pfc_json(const struct snapshot *s, const struct snapshot_port *port, size_t c)
+{
+	const struct gate_counters *gate = &port->gates[c];
+	uint8_t priority = s->classes[c].priority;
+
+	return json_pack("{s:s, s:i, s:b, s:b, s:I, s:o, s:b, s:I, s:b, s:b, s:I, s:o}", "class",
+		s->classes[c].name, "priority", priority, "obeyed", port->obeyed >> priority & 1,
+		"paused", gate->paused_since_ns != 0, "xoff_received",
+		(json_int_t)port->stats.xoff_received[priority], "paused_seconds",
+		seconds_json(gate->paused_ns, gate->paused_since_ns, s->now_ns), "storm",
+		port->stormed >> c & 1, "storms", (json_int_t)gate->storms, "sends",
+		port->pausing >> c & 1, "pausing", gate->xoff_since_ns != 0, "xoff_sent",
+		(json_int_t)port->stats.xoff_sent[priority], "pausing_seconds",
+		seconds_json(gate->xoff_ns, gate->xoff_since_ns, s->now_ns));
+}
+
 static json_t *port_json(const struct snapshot *snapshot, const struct snapshot_port *port)
 {
-	json_t *occupancy = json_object();
+	json_t *occupancy = json_object(), *pfc = json_array();
 
-	for (size_t c = 0; c < snapshot->classes_count; c++)
+	for (size_t c = 0; c < snapshot->classes_count; c++) {
 		json_object_set_new(occupancy, snapshot->classes[c].name,
 			json_integer(port->occupancy_bytes[c]));
-	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
-		port->name, "role", snapshot_role_name(port->role), "state",
+		json_array_append_new(pfc, pfc_json(snapshot, port, c));
+	}
+	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"name", port->name, "role", snapshot_role_name(port->role), "state",
 		port->gone ? "gone" : "up", "xdp_mode", snapshot_xdp_name(port->xdp),
 		"occupancy_bytes", occupancy, "qdiscs_found", (json_int_t)port->state.found,
 		"ce_marked", (json_int_t)port->stats.ce_marked, "cnp_sent",
 		(json_int_t)port->stats.cnp_sent, "cnp_received",
 		(json_int_t)port->stats.cnp_received, "qp_classes",
 		(json_int_t)port->qp_classes_taken, "qps_limited", (json_int_t)port->qps_limited,
-		"dropped", (json_int_t)port->queue_drops);
+		"dropped", (json_int_t)port->queue_drops, "pfc", pfc);
 }
 
 json_t *snapshot_status_json(const struct snapshot *snapshot)

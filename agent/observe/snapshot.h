@@ -20,6 +20,9 @@ struct snapshot_port {
 	struct port_state state;
 	uint32_t occupancy_bytes[CLASSES_MAX]; /* now, by class */
 	struct gate_counters gates[CLASSES_MAX];
+	uint8_t obeyed;	      /* bit n: the peer may pause priority n */
+	uint8_t pausing;      /* bit c: class c may pause the peer */
+	uint32_t stormed;     /* bit c: the watchdog has taken class c out of PFC */
 	uint64_t queue_drops; /* counted by our qdiscs */
 	uint64_t qp_classes_taken;
 	uint64_t qps_limited;
