@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct slot {
-	struct dcqcn dcqcn;
+	struct rate_ctl rate;
 	uint64_t sent_bps; /* what the class has in the kernel, whoever owns it */
 	uint32_t generation;
 	bool busy;   /* in the list */
@@ -18,7 +18,7 @@ struct slot {
 };
 
 struct reaction {
-	struct dcqcn_params params;
+	struct rate_params params;
 	double step;
 	uint32_t classes;
 	uint32_t limited;
@@ -32,12 +32,12 @@ struct reaction {
 	uint32_t cuts_count;
 };
 
-struct reaction *reaction_new(uint32_t classes, const struct dcqcn_params *params, double step)
+struct reaction *reaction_new(uint32_t classes, const struct rate_params *params, double step)
 {
 	struct reaction *r;
 	uint32_t i;
 
-	if (!dcqcn_params_valid(params) || !isfinite(step) || step < 0)
+	if (!rate_params_valid(params) || !isfinite(step) || step < 0)
 		return NULL;
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -54,7 +54,7 @@ struct reaction *reaction_new(uint32_t classes, const struct dcqcn_params *param
 		return NULL;
 	}
 	for (i = 0; i < classes; i++) {
-		dcqcn_init(&r->slots[i].dcqcn, params);
+		rate_ctl_init(&r->slots[i].rate, params);
 		r->slots[i].sent_bps = params->line_rate_bps;
 	}
 	return r;
@@ -73,7 +73,7 @@ void reaction_free(struct reaction *r)
 
 static uint64_t slot_rate_bps(const struct slot *s)
 {
-	return (uint64_t)s->dcqcn.rate_bps;
+	return (uint64_t)s->rate.rate_bps;
 }
 
 static void make_busy(struct reaction *r, uint32_t class_index)
@@ -101,13 +101,13 @@ bool reaction_cnp(struct reaction *r, uint32_t class_index, uint32_t generation,
 	if (class_index >= r->classes)
 		return false;
 	s = &r->slots[class_index];
-	was = s->dcqcn.limited;
+	was = s->rate.limited;
 	if (s->generation != generation) {
-		dcqcn_init(&s->dcqcn, &r->params);
+		rate_ctl_init(&s->rate, &r->params);
 		s->generation = generation;
 	}
-	dcqcn_cnp(&s->dcqcn, &r->params, now_ns);
-	count_limited(r, was, s->dcqcn.limited);
+	rate_ctl_cnp(&s->rate, &r->params, now_ns);
+	count_limited(r, was, s->rate.limited);
 	s->urgent = true;
 	make_busy(r, class_index);
 	if (!s->cut)
@@ -124,18 +124,18 @@ void reaction_sent(struct reaction *r, uint32_t class_index, uint32_t generation
 	if (class_index >= r->classes)
 		return;
 	s = &r->slots[class_index];
-	if (s->generation != generation || !s->dcqcn.limited)
+	if (s->generation != generation || !s->rate.limited)
 		return;
-	dcqcn_sent(&s->dcqcn, &r->params, bytes, now_ns);
-	count_limited(r, true, s->dcqcn.limited);
+	rate_ctl_sent(&s->rate, &r->params, bytes, now_ns);
+	count_limited(r, true, s->rate.limited);
 }
 
 static void advance(struct reaction *r, struct slot *s, uint64_t now_ns)
 {
-	if (!s->dcqcn.limited)
+	if (!s->rate.limited)
 		return;
-	dcqcn_advance(&s->dcqcn, &r->params, now_ns);
-	count_limited(r, true, s->dcqcn.limited);
+	rate_ctl_advance(&s->rate, &r->params, now_ns);
+	count_limited(r, true, s->rate.limited);
 }
 
 static bool must_send(const struct reaction *r, const struct slot *s)
@@ -147,7 +147,7 @@ static bool must_send(const struct reaction *r, const struct slot *s)
 		return true;
 	if (rate_bps == s->sent_bps)
 		return false;
-	if (s->urgent || !s->dcqcn.limited)
+	if (s->urgent || !s->rate.limited)
 		return true;
 	return fabs(moved_bps) > r->step * s->sent_bps;
 }
@@ -202,7 +202,7 @@ size_t reaction_tick(struct reaction *r, uint64_t now_ns, struct rate_change *ou
 			out[count++] = take_change(r, class_index);
 		}
 		s->urgent = s->early = false;
-		s->busy = s->dcqcn.limited;
+		s->busy = s->rate.limited;
 		if (s->busy)
 			r->later[later++] = class_index;
 	}
@@ -226,8 +226,8 @@ void reaction_forget(struct reaction *r, uint32_t class_index)
 	if (class_index >= r->classes)
 		return;
 	s = &r->slots[class_index];
-	count_limited(r, s->dcqcn.limited, false);
-	dcqcn_init(&s->dcqcn, &r->params);
+	count_limited(r, s->rate.limited, false);
+	rate_ctl_init(&s->rate, &r->params);
 	s->urgent = false;
 }
 

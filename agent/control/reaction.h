@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "control/dcqcn.h"
+#include "control/rate_ctl.h"
 
 struct reaction;
 
@@ -24,7 +24,7 @@ struct rate_change {
  * increase must have moved to be sent. NULL without memory or when params or step are out of
  * range. Nothing is allocated after this; free with reaction_free (NULL is allowed).
  */
-struct reaction *reaction_new(uint32_t classes, const struct dcqcn_params *params, double step);
+struct reaction *reaction_new(uint32_t classes, const struct rate_params *params, double step);
 void reaction_free(struct reaction *r);
 
 /*

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "control/dcqcn.h"
+#include "control/rate_ctl.h"
 #include "dataplane/dataplane.h"
 #include "policy/policy.h"
 #include "qerr.h"
@@ -23,7 +23,7 @@ struct fast_port {
 	uint32_t slot;
 	uint32_t qp_base;      /* its first entry of the pool arrays */
 	struct tree_spec spec; /* qp_count 0: no reaction point; slots 0: no queues */
-	struct dcqcn_params dcqcn;
+	struct rate_params dcqcn;
 	uint8_t obeyed;	   /* bit n: the peer may pause priority n */
 	uint32_t byte_ps;  /* the time of a byte at the port's rate */
 	uint64_t pause_ns; /* of an XOFF that leaves here */

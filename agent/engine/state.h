@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "control/dcqcn.h"
+#include "control/rate_ctl.h"
 #include "dataplane/dataplane.h"
 #include "engine/events.h"
 #include "engine/fast.h"
@@ -23,7 +23,7 @@ struct engine_port {
 	struct link_info link;
 	struct port_conf conf;
 	struct tree_spec spec;
-	struct dcqcn_params dcqcn;
+	struct rate_params dcqcn;
 	enum xdp_mode xdp;
 	uint64_t speed_bps;  /* of the link */
 	uint64_t drops;	     /* of our qdiscs, those of earlier trees included */

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "control/rate_presets.h"
+
 /* The unit of class_conf.slope. */
 #define SLOPE_ONE 281474976710656.0 /* 2^48 */
 
@@ -116,11 +118,11 @@ uint8_t compile_reaction_class(const struct policy *policy)
 }
 
 void compile_dcqcn(
-	const struct policy *policy, const struct policy_port *port, struct dcqcn_params *params)
+	const struct policy *policy, const struct policy_port *port, struct rate_params *params)
 {
 	const struct policy_dcqcn *from = &policy->dcqcn;
 
-	memset(params, 0, sizeof(*params));
+	*params = rate_preset(RATE_PRESET_SIGCOMM15, NULL);
 	params->line_rate_bps = from->line_rate_bps ? from->line_rate_bps : port->rate_bps;
 	params->min_rate_bps = from->min_rate_bps;
 	params->g = from->g;

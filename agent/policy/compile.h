@@ -3,7 +3,7 @@
 #ifndef QUENCH_COMPILE_H
 #define QUENCH_COMPILE_H
 
-#include "control/dcqcn.h"
+#include "control/rate_ctl.h"
 #include "policy/policy.h"
 #include "quench/abi.h"
 
@@ -27,7 +27,7 @@ uint8_t compile_reaction_class(const struct policy *policy);
 
 /* DCQCN's parameters for the QPs of this port. */
 void compile_dcqcn(
-	const struct policy *policy, const struct policy_port *port, struct dcqcn_params *params);
+	const struct policy *policy, const struct policy_port *port, struct rate_params *params);
 
 /* Does some class pause the neighbours that fill it? */
 bool compile_pauses(const struct policy *policy);

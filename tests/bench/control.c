@@ -18,10 +18,11 @@ enum {
 };
 
 /* The paper's, as in the policy's defaults, at 100 Gbit/s. */
-static const struct dcqcn_params params = {
+static const struct rate_params params = {
 	.line_rate_bps = 100000000000,
 	.min_rate_bps = 2000000,
 	.g = 1.0 / 256,
+	.initial_alpha = 1,
 	.increase_timer_ns = 55000,
 	.alpha_timer_ns = 55000,
 	.byte_counter_bytes = 10000000,

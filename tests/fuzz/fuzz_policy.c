@@ -48,7 +48,7 @@ static void check_policy(const struct policy *p)
 
 static void compile_policy(const struct policy *p)
 {
-	struct dcqcn_params params;
+	struct rate_params params;
 	struct conf conf;
 	size_t i;
 

@@ -10,10 +10,11 @@
 
 enum { CLASSES = 64, TICK_NS = 55000, LINE_MBIT = 40000 };
 
-static const struct dcqcn_params params = {
+static const struct rate_params params = {
 	.line_rate_bps = 40000000000,
 	.min_rate_bps = 10000000,
 	.g = 1.0 / 256,
+	.initial_alpha = 1,
 	.increase_timer_ns = 55000,
 	.alpha_timer_ns = 55000,
 	.fast_recovery = 5,
@@ -55,7 +56,7 @@ static void new_port_is_idle_at_line_rate(void **state)
 
 static void new_out_of_range_is_refused(void **state)
 {
-	struct dcqcn_params p = params;
+	struct rate_params p = params;
 
 	(void)state;
 	assert_null(reaction_new(1, &params, -0.1));
@@ -329,7 +330,7 @@ static void failed_change_is_written_again(void **state)
 
 static void sent_bytes_count_for_their_generation_only(void **state)
 {
-	struct dcqcn_params p = params;
+	struct rate_params p = params;
 	struct reaction *r;
 
 	(void)state;
