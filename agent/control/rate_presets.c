@@ -137,6 +137,11 @@ const char *rate_preset_name(enum rate_preset preset)
 	return presets[preset].name;
 }
 
+const char *rate_variant_name(enum rate_variant variant)
+{
+	return presets[variant].name;
+}
+
 static uint64_t scaled(uint64_t rate_bps, double factor)
 {
 	return (uint64_t)llround((double)rate_bps * factor);

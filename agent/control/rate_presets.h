@@ -28,8 +28,9 @@ enum rate_preset {
  */
 struct rate_params rate_preset(enum rate_preset preset, uint64_t *reference_bps);
 
-/* The name that a policy gives it. */
+/* The names that a policy gives them. */
 const char *rate_preset_name(enum rate_preset preset);
+const char *rate_variant_name(enum rate_variant variant);
 
 /* For a line rate of p->line_rate_bps: the additive and the hyper step, which belong to another. */
 void rate_params_scale(struct rate_params *p, uint64_t reference_bps);

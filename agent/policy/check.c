@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "policy/fields.h"
+#include "policy/presets.h"
 #include "policy/reader.h"
 #include "quench/wire.h"
 #include "policy/text.h"
@@ -82,13 +83,13 @@ static void check_port_min_rate(struct reader *reader, size_t i)
 
 	if (reader_state(reader, path_of("ports[%zu].rate", i)) != VALUE_GOOD ||
 		!reader_usable(reader, path_of("dcqcn.min_rate")) ||
-		!reader_usable(reader, path_of("dcqcn.line_rate")) || dcqcn->line_rate_bps ||
-		port->role != PORT_HOST || port->rate_bps >= dcqcn->min_rate_bps)
+		!reader_usable(reader, path_of("dcqcn.line_rate")) || dcqcn->rate.line_rate_bps ||
+		port->role != PORT_HOST || port->rate_bps >= dcqcn->rate.min_rate_bps)
 		return;
 	reader_fault(reader, path_of("ports[%zu].rate", i),
 		"%s is below dcqcn.min_rate; allowed %s or more",
 		amount(UNITS_RATE, port->rate_bps).text,
-		amount(UNITS_RATE, dcqcn->min_rate_bps).text);
+		amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text);
 }
 
 static void check_ports(struct reader *reader)
@@ -301,18 +302,18 @@ static void check_dcqcn(struct reader *reader)
 	struct path line_rate = path_of("dcqcn.line_rate");
 
 	if (!reader_usable(reader, min_rate) || !reader_usable(reader, line_rate) ||
-		!dcqcn->line_rate_bps || dcqcn->min_rate_bps <= dcqcn->line_rate_bps)
+		!dcqcn->rate.line_rate_bps || dcqcn->rate.min_rate_bps <= dcqcn->rate.line_rate_bps)
 		return;
 	if (reader_state(reader, min_rate) == VALUE_GOOD)
 		reader_fault(reader, min_rate, "%s is above line_rate; allowed up to %s",
-			amount(UNITS_RATE, dcqcn->min_rate_bps).text,
-			amount(UNITS_RATE, dcqcn->line_rate_bps).text);
+			amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
+			amount(UNITS_RATE, dcqcn->rate.line_rate_bps).text);
 	else
 		reader_fault(reader, line_rate,
 			"%s is below min_rate, which is %s unless given; allowed %s or more",
-			amount(UNITS_RATE, dcqcn->line_rate_bps).text,
-			amount(UNITS_RATE, dcqcn->min_rate_bps).text,
-			amount(UNITS_RATE, dcqcn->min_rate_bps).text);
+			amount(UNITS_RATE, dcqcn->rate.line_rate_bps).text,
+			amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
+			amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text);
 }
 
 static bool is_ipv4(const struct policy_endpoint *end)
@@ -365,6 +366,7 @@ static void check_pairs(struct reader *reader)
 
 void policy_check(struct reader *reader)
 {
+	presets_take(reader);
 	check_ports(reader);
 	check_classes(reader);
 	check_cnp_generate(reader);

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "control/rate_presets.h"
-
 /* The unit of class_conf.slope. */
 #define SLOPE_ONE 281474976710656.0 /* 2^48 */
 
@@ -120,15 +118,10 @@ uint8_t compile_reaction_class(const struct policy *policy)
 void compile_dcqcn(
 	const struct policy *policy, const struct policy_port *port, struct rate_params *params)
 {
-	const struct policy_dcqcn *from = &policy->dcqcn;
-
-	*params = rate_preset(RATE_PRESET_SIGCOMM15, NULL);
-	params->line_rate_bps = from->line_rate_bps ? from->line_rate_bps : port->rate_bps;
-	params->min_rate_bps = from->min_rate_bps;
-	params->g = from->g;
-	params->increase_timer_ns = from->increase_timer_ns;
-	params->alpha_timer_ns = from->alpha_timer_ns;
-	params->byte_counter_bytes = from->byte_counter_bytes;
-	params->fast_recovery = from->fast_recovery;
-	params->additive_bps = from->additive_bps;
+	*params = policy->dcqcn.rate;
+	if (!params->line_rate_bps)
+		params->line_rate_bps = port->rate_bps;
+	if (params->first_cnp_bps > params->line_rate_bps)
+		params->first_cnp_bps = params->line_rate_bps;
+	rate_params_scale(params, policy->dcqcn.reference_bps);
 }

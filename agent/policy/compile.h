@@ -25,7 +25,7 @@ bool compile_makes_cnps(const struct policy *policy);
  */
 uint8_t compile_reaction_class(const struct policy *policy);
 
-/* DCQCN's parameters for the QPs of this port. */
+/* The rate control of this port's QPs: valid for all ports but monitors. */
 void compile_dcqcn(
 	const struct policy *policy, const struct policy_port *port, struct rate_params *params);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/presets.h"
 #include "policy/text.h"
 #include "policy/units.h"
 
@@ -77,7 +78,32 @@ static const struct field_word generate_words[] = {
 };
 
 static const struct field_word variant_words[] = {
-	{"sigcomm15", DCQCN_SIGCOMM15, false},
+	{"sigcomm15", RATE_SIGCOMM15, false},
+	{"ns3-rdma", RATE_NS3_RDMA, false},
+	{"hpcc-mlx", RATE_HPCC_MLX, false},
+	{"nvidia", RATE_NVIDIA, false},
+	{"fixed", RATE_FIXED, false},
+	{},
+};
+
+static const struct field_word preset_words[] = {
+	{"auto", RATE_PRESETS, false},
+	{"sigcomm15", RATE_PRESET_SIGCOMM15, false},
+	{"ns3-rdma", RATE_PRESET_NS3_RDMA, false},
+	{"ns3-sample", RATE_PRESET_NS3_SAMPLE, false},
+	{"hpcc-mlx", RATE_PRESET_HPCC_MLX, false},
+	{"hpcc-config", RATE_PRESET_HPCC_CONFIG, false},
+	{"hpcc-run", RATE_PRESET_HPCC_RUN, false},
+	{"hpcc-paper", RATE_PRESET_HPCC_PAPER, false},
+	{"nvidia", RATE_PRESET_NVIDIA, false},
+	{"fixed", RATE_PRESET_FIXED, false},
+	{},
+};
+
+static const struct field_word clamp_words[] = {
+	{"always", RATE_CLAMP_ALWAYS, false},
+	{"after_bytes", RATE_CLAMP_AFTER_BYTES, false},
+	{"after_increase", RATE_CLAMP_AFTER_INCREASE, false},
 	{},
 };
 
@@ -228,33 +254,62 @@ const struct field policy_fields[] = {
 	{ SECTION_TOP, "dcqcn", FIELD_MAP, .child = SECTION_DCQCN, AT(struct policy, dcqcn),
 	  .help = "the reaction point" },
 	{ SECTION_DCQCN, "variant", FIELD_WORD, .fallback = "sigcomm15", .words = variant_words,
-	  AT(struct policy_dcqcn, variant),
-	  .help = "which published DCQCN; the defaults here are that paper's where it has one" },
+	  AT(struct policy_dcqcn, rate.variant),
+	  .help = "whose rules hold; fixed: none, every QP stays at line_rate" },
+	{ SECTION_DCQCN, "preset", FIELD_WORD, .fallback = "auto", .words = preset_words,
+	  AT(struct policy_dcqcn, preset),
+	  .help = "whose numbers hold where none are given, see below; auto: the variant's own" },
 	{ SECTION_DCQCN, "line_rate", FIELD_RATE, .min = "8kbit", .max = "400Gbit",
-	  .fallback = "auto", .zero = "auto", AT(struct policy_dcqcn, line_rate_bps),
+	  .fallback = "auto", .zero = "auto", AT(struct policy_dcqcn, rate.line_rate_bps),
 	  .help = "what a QP starts with and returns to; auto: the port's rate" },
 	{ SECTION_DCQCN, "g", FIELD_RATIO, .above = true, .min = "0", .max = "1",
-	  .fallback = "1/256", AT(struct policy_dcqcn, g),
-	  .help = "the weight of a new sample in alpha; a fraction or a decimal" },
-	{ SECTION_DCQCN, "increase_timer", FIELD_TIME, .min = "1us", .max = "10s",
-	  .fallback = "55us", AT(struct policy_dcqcn, increase_timer_ns),
-	  .help = "the period of rate increases (T)" },
+	  .variants = RATE_ALL, AT(struct policy_dcqcn, rate.g),
+	  .help = "the weight of a new sample in alpha; nvidia: in 1/1024" },
+	{ SECTION_DCQCN, "initial_alpha", FIELD_RATIO, .above = true, .min = "0", .max = "1",
+	  .variants = RATE_ALL, AT(struct policy_dcqcn, rate.initial_alpha),
+	  .help = "alpha before the first CNP; nvidia: in 1/1024, below 1" },
 	{ SECTION_DCQCN, "alpha_timer", FIELD_TIME, .min = "1us", .max = "10s",
-	  .fallback = "55us", AT(struct policy_dcqcn, alpha_timer_ns),
+	  .variants = RATE_ALL, AT(struct policy_dcqcn, rate.alpha_timer_ns),
 	  .help = "alpha decays when no CNP came for this long (K)" },
-	{ SECTION_DCQCN, "byte_counter", FIELD_SIZE, .min = "10KB", .max = "100GB",
-	  .fallback = "10MB", .zero = "off", AT(struct policy_dcqcn, byte_counter_bytes),
+	{ SECTION_DCQCN, "increase_timer", FIELD_TIME, .min = "1us", .max = "10s",
+	  .variants = RATE_ALL, AT(struct policy_dcqcn, rate.increase_timer_ns),
+	  .help = "the period of rate increases (T)" },
+	{ SECTION_DCQCN, "byte_counter", FIELD_SIZE, .min = "10KB", .max = "100GB", .zero = "off",
+	  .variants = RATE_COUNTING, AT(struct policy_dcqcn, rate.byte_counter_bytes),
 	  .help = "a rate increase for every so many bytes sent (B)" },
 	{ SECTION_DCQCN, "fast_recovery", FIELD_COUNT, .min = "1", .max = "100",
-	  .fallback = "5", AT(struct policy_dcqcn, fast_recovery),
+	  .variants = RATE_ALL, AT(struct policy_dcqcn, rate.fast_recovery),
 	  .help = "stages of fast recovery before additive increase (F)" },
 	{ SECTION_DCQCN, "additive_rate", FIELD_RATE, .min = "1kbit", .max = "100Gbit",
-	  .fallback = "40Mbit", AT(struct policy_dcqcn, additive_bps),
+	  .variants = RATE_ALL, AT(struct policy_dcqcn, rate.additive_bps),
 	  .help = "added to the target in one additive increase (R_AI)" },
+	{ SECTION_DCQCN, "hyper_rate", FIELD_RATE, .min = "100kbit", .max = "100Gbit",
+	  .zero = "off", .variants = RATE_ALL, AT(struct policy_dcqcn, rate.hyper_bps),
+	  .help = "added in one hyper increase (R_HAI); off: additive increase goes on" },
+	{ SECTION_DCQCN, "reference_rate", FIELD_RATE, .min = "1Mbit", .max = "400Gbit",
+	  .zero = "off", .variants = RATE_ALL, AT(struct policy_dcqcn, reference_bps),
+	  .help = "additive_rate and hyper_rate belong to this line rate: others have their share" },
+	{ SECTION_DCQCN, "clamp_target", FIELD_WORD, .words = clamp_words,
+	  .variants = RATE_CLAMPING, AT(struct policy_dcqcn, rate.clamp),
+	  .help = "when a cut brings the target down: always, or after a stage of bytes or of any kind" },
+	{ SECTION_DCQCN, "cnp_spacing", FIELD_TIME, .min = "1us", .max = "1s", .zero = "off",
+	  .variants = RATE_PAPERS, AT(struct policy_dcqcn, rate.cnp_spacing_ns),
+	  .help = "CNPs for one QP that come closer than this are counted and ignored" },
+	{ SECTION_DCQCN, "cut_timer", FIELD_TIME, .min = "1us", .max = "10s",
+	  .variants = RATE_NICS, AT(struct policy_dcqcn, rate.cut_timer_ns),
+	  .help = "at most one cut in this time, whatever the number of CNPs" },
+	{ SECTION_DCQCN, "first_cnp_rate", FIELD_RATE, .min = "1217.6kbit", .max = "400Gbit",
+	  .zero = "line", .variants = RATE_NICS, AT(struct policy_dcqcn, rate.first_cnp_bps),
+	  .help = "what a QP's first CNP sets it to, if that is less than the line rate" },
+	{ SECTION_DCQCN, "min_dec_fac", FIELD_PERCENT, .min = "0%", .max = "100%",
+	  .variants = 1 << RATE_NVIDIA, AT(struct policy_dcqcn, rate.min_dec_fac),
+	  .help = "a cut leaves this share of the rate at the least" },
+	{ SECTION_DCQCN, "gd", FIELD_COUNT, .min = "10", .max = "11",
+	  .variants = 1 << RATE_NVIDIA, AT(struct policy_dcqcn, rate.gd),
+	  .help = "a cut takes alpha x 1024 / 2^gd: 11 half of alpha, 10 all of it" },
 	{ SECTION_DCQCN, "min_rate", FIELD_RATE, .min = "1217.6kbit", .max = "400Gbit",
-	  .fallback = "2Mbit",
 	  .why = "at the least one frame of 1,522 bytes has to leave within 10 ms",
-	  AT(struct policy_dcqcn, min_rate_bps),
+	  .variants = RATE_ALL, AT(struct policy_dcqcn, rate.min_rate_bps),
 	  .help = "no QP is slowed below this; at the least one 1,522-byte frame in 10 ms" },
 	{ SECTION_DCQCN, "qp_classes", FIELD_COUNT, .min = "1", .max = "4096",
 	  .fallback = "64", AT(struct policy_dcqcn, qp_classes),
@@ -741,10 +796,73 @@ void field_set_defaults(enum field_section section, void *base)
 	}
 }
 
+static const char *word_of(const struct field *field, uint64_t value)
+{
+	const struct field_word *word = field->words;
+
+	while (word->name && word->value != value)
+		word++;
+	return word->name ? word->name : "";
+}
+
+/* 1/256, 5/1024 or 1: what presets have. */
+static void format_ratio(double value, char *buf, size_t size)
+{
+	unsigned int num = value * 1024, den = 1024;
+
+	for (; num && num % 2 == 0 && den > 1; num /= 2)
+		den /= 2;
+	if (den == 1)
+		snprintf(buf, size, "%u", num);
+	else
+		snprintf(buf, size, "%u/%u", num, den);
+}
+
+static void format_share(const struct field *field, const void *base, char *buf, size_t size)
+{
+	double share;
+
+	memcpy(&share, (const char *)base + field->offset, sizeof(share));
+	if (field->kind == FIELD_RATIO)
+		format_ratio(share, buf, size);
+	else
+		snprintf(buf, size, "%g%%", share * 100);
+}
+
+static void format_whole(const struct field *field, const void *base, char *buf, size_t size)
+{
+	const char *at = (const char *)base + field->offset;
+	uint32_t u32;
+	uint64_t u64;
+
+	if (field->size == sizeof(u32)) {
+		memcpy(&u32, at, sizeof(u32));
+		u64 = u32;
+	} else {
+		memcpy(&u64, at, sizeof(u64));
+	}
+	if (!u64 && field->zero)
+		snprintf(buf, size, "%s", field->zero);
+	else if (field->words)
+		snprintf(buf, size, "%s", word_of(field, u64));
+	else
+		units_format(units_of(field), u64, buf, size);
+}
+
+void field_format(const struct field *field, const void *base, char *buf, size_t size)
+{
+	if (field->kind == FIELD_PERCENT || field->kind == FIELD_RATIO)
+		format_share(field, base, buf, size);
+	else
+		format_whole(field, base, buf, size);
+}
+
 static const char *default_text(const struct field *field)
 {
 	if (field->required)
 		return "required";
+	if (field->variants)
+		return "by preset";
 	return field->fallback ? field->fallback : "";
 }
 
@@ -766,4 +884,5 @@ void policy_describe(FILE *out)
 		fprintf(out, "| `%s` | %s | %s | %s | %s |\n", path, unit, default_text(field),
 			allowed, field->help);
 	}
+	presets_describe(out);
 }

@@ -59,6 +59,7 @@ struct field {
 	const char *min, *max; /* inclusive, written as in a policy; lists: how many entries */
 	const char *fallback;  /* the default, written as in a policy; NULL: zero or none */
 	const char *zero;      /* this word stands for 0 */
+	uint32_t variants;     /* 0, or: only these have it (1 << enum rate_variant), by preset */
 	const char *why;       /* the reason of the range, for messages */
 	const struct field_word *words;
 	size_t offset, size;	  /* in the section's struct; lists: size of one element */
@@ -93,6 +94,9 @@ void field_allowed(const struct field *field, char *buf, size_t size);
 
 /* The keys of a section, "name, role or rate". */
 void field_names(enum field_section section, char *buf, size_t size);
+
+/* Write the value of a scalar that the section's struct at base has, as in a policy. */
+void field_format(const struct field *field, const void *base, char *buf, size_t size);
 
 /* Put the defaults of a section, and of the maps in it, into its struct at base. */
 void field_set_defaults(enum field_section section, void *base);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "control/rate_presets.h"
 #include "qerr.h"
 
 #define POLICY_PORTS_MAX   62
@@ -24,7 +25,6 @@ enum class_kind { CLASS_LOSSLESS, CLASS_SEMI_LOSSLESS, CLASS_LOSSY };
 enum port_pfc { PFC_BOTH, PFC_SEND, PFC_OBEY, PFC_OFF };
 enum watchdog_action { WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT };
 enum cnp_generate { CNP_OFF, CNP_ON_CE, CNP_AT_MARK };
-enum dcqcn_variant { DCQCN_SIGCOMM15 };
 
 struct policy_port {
 	char name[IFNAMSIZ];
@@ -96,20 +96,14 @@ struct policy_realtime {
 };
 
 struct policy_dcqcn {
-	enum dcqcn_variant variant;
-	uint64_t line_rate_bps; /* 0: the port's rate */
-	double g;		/* (0, 1] */
-	uint64_t increase_timer_ns;
-	uint64_t alpha_timer_ns;
-	uint64_t byte_counter_bytes; /* 0: off */
-	uint32_t fast_recovery;	     /* F, stages */
-	uint64_t additive_bps;	     /* R_AI */
-	uint64_t min_rate_bps;
-	uint32_t qp_classes; /* size of the pool at each reaction-point port */
-	uint64_t idle_ns;    /* a QP silent for this long gives its class back */
-	uint64_t lease_ns;   /* and a busy one after this long; 0: keeps it */
-	uint64_t tick_ns;    /* how often rates are sent to the kernel */
-	double step;	     /* a rate that moved by less than this share is not sent */
+	struct rate_params rate; /* line_rate_bps 0: the port's rate; the rest never by itself */
+	enum rate_preset preset; /* where the parameters that are not given come from */
+	uint64_t reference_bps;	 /* the line rate that the steps belong to; 0: to any */
+	uint32_t qp_classes;	 /* size of the pool at each reaction-point port */
+	uint64_t idle_ns;	 /* a QP silent for this long gives its class back */
+	uint64_t lease_ns;	 /* and a busy one after this long; 0: keeps it */
+	uint64_t tick_ns;	 /* how often rates are sent to the kernel */
+	double step;		 /* a rate that moved by less than this share is not sent */
 };
 
 struct policy_endpoint {

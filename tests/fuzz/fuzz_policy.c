@@ -38,7 +38,7 @@ static void check_policy(const struct policy *p)
 	fuzz_expect(p->classes_count <= POLICY_CLASSES_MAX, "classes");
 	fuzz_expect(p->pairs_count <= POLICY_PAIRS_MAX, "pairs");
 	fuzz_expect(p->cnp.dscp < 64 && p->cnp.priority < 8, "CNP");
-	fuzz_expect(p->dcqcn.g > 0 && p->dcqcn.g <= 1, "g");
+	fuzz_expect(p->dcqcn.rate.g > 0 && p->dcqcn.rate.g <= 1, "g");
 	for (i = 0; i < p->ports_count; i++)
 		fuzz_expect(memchr(p->ports[i].name, 0, IFNAMSIZ) != NULL, "port name ends");
 	for (i = 0; i < p->pairs_count; i++)
@@ -58,6 +58,8 @@ static void compile_policy(const struct policy *p)
 	for (i = 0; i < p->ports_count; i++) {
 		compile_port_flags(p, &p->ports[i]);
 		compile_dcqcn(p, &p->ports[i], &params);
+		fuzz_expect(p->ports[i].role != PORT_HOST || rate_params_valid(&params),
+			"parameters of the rate control");
 	}
 	for (i = 0; i < sizeof(conf.dscp_class); i++)
 		fuzz_expect(conf.dscp_class[i] < CLASSES_MAX || conf.dscp_class[i] == CLASS_NONE,

@@ -23,7 +23,8 @@
 #define ROCE "name: roce, priority: 3, dscp: [26], kind: lossless, limit: 1MiB"
 
 #define TOP_KEYS                                                                                   \
-	"version, ports, classes, cnp, pfc, realtime, dcqcn, pairs, observe, protocols, flows_max or repair"
+	"version, ports, classes, cnp, pfc, realtime, dcqcn, pairs, observe, protocols, "          \
+	"flows_max or repair"
 #define PORT_KEYS  "name, role, rate, speed, pfc, xdp, trust, notify or replace_mq"
 #define CLASS_KEYS "name, priority, dscp, pcp, kind, limit, ecn or pfc"
 
@@ -103,15 +104,15 @@ static void policy_parse_minimal_has_defaults(void **state)
 	assert_int_equal(policy.cnp.dscp, 48);
 	assert_int_equal(policy.cnp.priority, 6);
 	assert_int_equal(policy.cnp.interval_ns, 50000);
-	assert_int_equal(dcqcn->variant, DCQCN_SIGCOMM15);
-	assert_int_equal(dcqcn->line_rate_bps, 0);
-	assert_true(dcqcn->g == 1.0 / 256);
-	assert_int_equal(dcqcn->increase_timer_ns, 55000);
-	assert_int_equal(dcqcn->alpha_timer_ns, 55000);
-	assert_int_equal(dcqcn->byte_counter_bytes, 10000000);
-	assert_int_equal(dcqcn->fast_recovery, 5);
-	assert_int_equal(dcqcn->additive_bps, 40000000);
-	assert_int_equal(dcqcn->min_rate_bps, 2000000);
+	assert_int_equal(dcqcn->rate.variant, RATE_SIGCOMM15);
+	assert_int_equal(dcqcn->rate.line_rate_bps, 0);
+	assert_true(dcqcn->rate.g == 1.0 / 256);
+	assert_int_equal(dcqcn->rate.increase_timer_ns, 55000);
+	assert_int_equal(dcqcn->rate.alpha_timer_ns, 55000);
+	assert_int_equal(dcqcn->rate.byte_counter_bytes, 10000000);
+	assert_int_equal(dcqcn->rate.fast_recovery, 5);
+	assert_int_equal(dcqcn->rate.additive_bps, 40000000);
+	assert_int_equal(dcqcn->rate.min_rate_bps, 2000000);
 	assert_int_equal(dcqcn->qp_classes, 64);
 	assert_int_equal(dcqcn->idle_ns, 1000000000);
 	assert_int_equal(dcqcn->tick_ns, 1000000);
@@ -120,6 +121,70 @@ static void policy_parse_minimal_has_defaults(void **state)
 	assert_int_equal(policy.observe.port, 9842);
 	assert_int_equal(policy.flows_max, 65536);
 	assert_true(policy.repair);
+}
+
+static void assert_params(const struct rate_params *want)
+{
+	struct rate_params got;
+
+	compile_dcqcn(&policy, &policy.ports[0], &got);
+	assert_memory_equal(&got, want, sizeof(got));
+	assert_true(rate_params_valid(&got));
+}
+
+/* Every preset by its name alone, at its own rates, is what the table of presets says. */
+static void policy_parse_preset_fills_what_is_not_given(void **state)
+{
+	char text[256];
+
+	(void)state;
+	for (int i = 0; i < RATE_PRESETS; i++) {
+		enum rate_preset preset = (enum rate_preset)i;
+		uint64_t reference_bps;
+		struct rate_params want = rate_preset(preset, &reference_bps);
+
+		snprintf(text, sizeof(text),
+			"version: 1\nports: [{name: eth0, role: host, rate: 100Gbit}]\n"
+			"dcqcn: {preset: %s}\n",
+			rate_preset_name(preset));
+		assert_good(text);
+		want.line_rate_bps = 100000000000;
+		if (reference_bps) {
+			want.additive_bps = 20000000; /* 5 Mbit/s at 25 Gbit/s */
+			want.hyper_bps = 200000000;
+		}
+		assert_params(&want);
+		if (preset >= RATE_PRESET_NS3_SAMPLE)
+			continue;
+		snprintf(text, sizeof(text),
+			"version: 1\nports: [{name: eth0, role: host, rate: 100Gbit}]\n"
+			"dcqcn: {variant: %s}\n",
+			rate_variant_name((enum rate_variant)i));
+		assert_good(text);
+		assert_params(&want);
+	}
+}
+
+static void policy_parse_key_given_outdoes_the_preset(void **state)
+{
+	struct rate_params want = rate_preset(RATE_PRESET_NVIDIA, NULL);
+
+	(void)state;
+	assert_good(HEAD "dcqcn: {variant: nvidia, line_rate: 100Mbit, g: 1/16, gd: 10,\n"
+			 " min_dec_fac: 25%, first_cnp_rate: 150Mbit, clamp_target: always,\n"
+			 " hyper_rate: off, additive_rate: 40Mbit, reference_rate: 40Gbit,\n"
+			 " cut_timer: 8us, byte_counter: 10GB}\n");
+	want.line_rate_bps = 100000000;
+	want.g = 1.0 / 16;
+	want.gd = 10;
+	want.min_dec_fac = 0.25;
+	want.first_cnp_bps = 100000000; /* no more than the line */
+	want.clamp = RATE_CLAMP_ALWAYS;
+	want.hyper_bps = 0;
+	want.additive_bps = 100000;
+	want.cut_timer_ns = 8000;
+	want.byte_counter_bytes = 10000000000;
+	assert_params(&want);
 }
 
 static void policy_parse_full_has_every_value(void **state)
@@ -181,14 +246,14 @@ static void policy_parse_full_has_every_value(void **state)
 	assert_int_equal(policy.cnp.dscp, 46);
 	assert_int_equal(policy.cnp.priority, 5);
 	assert_int_equal(policy.cnp.interval_ns, 4400);
-	assert_int_equal(policy.dcqcn.line_rate_bps, 40000000000);
-	assert_true(policy.dcqcn.g == 0.5);
-	assert_int_equal(policy.dcqcn.increase_timer_ns, 2000000);
-	assert_int_equal(policy.dcqcn.alpha_timer_ns, 4400000);
-	assert_int_equal(policy.dcqcn.byte_counter_bytes, 0);
-	assert_int_equal(policy.dcqcn.fast_recovery, 2);
-	assert_int_equal(policy.dcqcn.additive_bps, 100000);
-	assert_int_equal(policy.dcqcn.min_rate_bps, 1217600);
+	assert_int_equal(policy.dcqcn.rate.line_rate_bps, 40000000000);
+	assert_true(policy.dcqcn.rate.g == 0.5);
+	assert_int_equal(policy.dcqcn.rate.increase_timer_ns, 2000000);
+	assert_int_equal(policy.dcqcn.rate.alpha_timer_ns, 4400000);
+	assert_int_equal(policy.dcqcn.rate.byte_counter_bytes, 0);
+	assert_int_equal(policy.dcqcn.rate.fast_recovery, 2);
+	assert_int_equal(policy.dcqcn.rate.additive_bps, 100000);
+	assert_int_equal(policy.dcqcn.rate.min_rate_bps, 1217600);
 	assert_int_equal(policy.dcqcn.qp_classes, 4096);
 	assert_int_equal(policy.dcqcn.idle_ns, 2000000000);
 	assert_int_equal(policy.dcqcn.tick_ns, 500000);
@@ -288,13 +353,13 @@ static void policy_load_lab_has_its_values(void **state)
 	assert_true(roce->ecn.pmax == 0.5);
 	assert_int_equal(policy.cnp.generate, CNP_ON_CE);
 	assert_int_equal(policy.cnp.interval_ns, 1000000);
-	assert_true(policy.dcqcn.g == 1.0 / 64);
-	assert_int_equal(policy.dcqcn.increase_timer_ns, 2000000);
-	assert_int_equal(policy.dcqcn.alpha_timer_ns, 4400000);
-	assert_int_equal(policy.dcqcn.byte_counter_bytes, 0);
-	assert_int_equal(policy.dcqcn.fast_recovery, 2);
-	assert_int_equal(policy.dcqcn.additive_bps, 200000);
-	assert_int_equal(policy.dcqcn.min_rate_bps, 2000000);
+	assert_true(policy.dcqcn.rate.g == 1.0 / 64);
+	assert_int_equal(policy.dcqcn.rate.increase_timer_ns, 2000000);
+	assert_int_equal(policy.dcqcn.rate.alpha_timer_ns, 4400000);
+	assert_int_equal(policy.dcqcn.rate.byte_counter_bytes, 0);
+	assert_int_equal(policy.dcqcn.rate.fast_recovery, 2);
+	assert_int_equal(policy.dcqcn.rate.additive_bps, 200000);
+	assert_int_equal(policy.dcqcn.rate.min_rate_bps, 2000000);
 	assert_int_equal(policy.dcqcn.qp_classes, 16);
 	assert_int_equal(policy.dcqcn.idle_ns, 1000000000);
 	assert_int_equal(policy.dcqcn.tick_ns, 500000);
@@ -468,7 +533,8 @@ static void policy_parse_bad_value_is_placed(void **state)
 			"3:41: cnp.priority: \"6.0\" is not a whole number; allowed 0 to 7\n"
 			"3:56: cnp.interval: \"2s\" is out of range; allowed 1us to 1s"},
 		{HEAD "dcqcn: {variant: timely, g: 0, byte_counter: 10, line_rate: off}\n",
-			"3:18: dcqcn.variant: \"timely\" is not known; allowed sigcomm15\n"
+			"3:18: dcqcn.variant: \"timely\" is not known; allowed sigcomm15, "
+			"ns3-rdma, hpcc-mlx, nvidia or fixed\n"
 			"3:29: dcqcn.g: \"0\" is out of range; allowed above 0 up to 1\n"
 			"3:46: dcqcn.byte_counter: \"10\" has no unit (B, KB, KiB, MB, MiB, GB or "
 			"GiB); "
@@ -596,6 +662,33 @@ static void policy_parse_contradiction_is_placed(void **state)
 			"class, CNPs must ride in a class of their own"},
 		{HEAD "dcqcn: {min_rate: 11Mbit, line_rate: 10Mbit}\n",
 			"3:19: dcqcn.min_rate: 11Mbit is above line_rate; allowed up to 10Mbit"},
+		{HEAD "dcqcn: {variant: hpcc-mlx, byte_counter: 10MB, cnp_spacing: off,\n"
+		      " clamp_target: after_bytes}\n",
+			"3:42: dcqcn.byte_counter: the variant hpcc-mlx has no such key; allowed "
+			"with sigcomm15, ns3-rdma or nvidia\n"
+			"3:61: dcqcn.cnp_spacing: the variant hpcc-mlx has no such key; allowed "
+			"with sigcomm15 or ns3-rdma\n"
+			"4:16: dcqcn.clamp_target: the variant hpcc-mlx counts no bytes; allowed "
+			"always or after_increase"},
+		{HEAD "dcqcn: {cut_timer: 4us, gd: 11}\n",
+			"3:20: dcqcn.cut_timer: the variant sigcomm15 has no such key; allowed "
+			"with hpcc-mlx or nvidia\n"
+			"3:29: dcqcn.gd: the variant sigcomm15 has no such key; allowed with "
+			"nvidia"},
+		{HEAD "dcqcn: {variant: fixed, g: 1/256}\n",
+			"3:28: dcqcn.g: the variant fixed has no such key; allowed with "
+			"sigcomm15, ns3-rdma, hpcc-mlx or nvidia"},
+		{HEAD "dcqcn: {variant: nvidia, preset: hpcc-run, min_rate: 2Mbit}\n",
+			"3:34: dcqcn.preset: hpcc-run belongs to the variant hpcc-mlx, not to "
+			"nvidia; allowed auto, or one of nvidia's"},
+		{HEAD "dcqcn: {variant: nvidia, g: 1/200, initial_alpha: 1}\n",
+			"3:29: dcqcn.g: is no multiple of 1/1024, which nvidia counts in; allowed "
+			"1/1024 to 1\n"
+			"3:51: dcqcn.initial_alpha: is no multiple of 1/1024 below 1, which "
+			"nvidia counts in; allowed 1/1024 to 1023/1024"},
+		{HEAD "dcqcn: {preset: hpcc-run}\n",
+			"2:40: ports[0].rate: 200Mbit is below dcqcn.min_rate; allowed 1Gbit or "
+			"more"},
 		{HEAD "dcqcn: {line_rate: 1Mbit}\n", "3:20: dcqcn.line_rate: 1Mbit is below "
 						     "min_rate, which is 2Mbit unless given; "
 						     "allowed 2Mbit or more"},
@@ -814,6 +907,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(policy_parse_minimal_has_defaults),
+		cmocka_unit_test(policy_parse_preset_fills_what_is_not_given),
+		cmocka_unit_test(policy_parse_key_given_outdoes_the_preset),
 		cmocka_unit_test(policy_parse_full_has_every_value),
 		cmocka_unit_test(policy_protocols_become_ports_that_programs_look_at),
 		cmocka_unit_test(policy_trust_says_which_field_decides),
