@@ -94,7 +94,7 @@ $(BUILD)/bench/%: tests/bench/%.c $(BUILD)/libquench.a $(BENCH_SKEL)
 
 # What each target reads with, built again with the fuzzer's eyes.
 $(BUILD)/fuzz/fuzz_wire: tests/fuzz/wire_copied.c
-$(BUILD)/fuzz/fuzz_policy: $(wildcard agent/policy/*.c) $(wildcard agent/control/rate_*.c) agent/qerr.c
+$(BUILD)/fuzz/fuzz_policy: $(wildcard agent/policy/*.c agent/control/*.c) agent/qerr.c
 $(BUILD)/fuzz/fuzz_netlink: $(wildcard agent/netlink/*.c) agent/qerr.c
 $(BUILD)/fuzz/fuzz_capture: $(wildcard agent/analyze/*.c agent/capture/*.c) agent/control/pairs.c agent/qerr.c
 $(BUILD)/fuzz/fuzz_policy: FUZZ_LIBS := -lyaml -lm
