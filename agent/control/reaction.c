@@ -1,36 +1,72 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// The reaction point of one port: DCQCN states by class, and a dense list of the busy ones.
+// The reaction point of one port: rate controls by class, a set of those to look at, a wheel.
 #include "control/reaction.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct slot {
-	struct rate_ctl rate;
+#include "control/wheel.h"
+
+enum {
+	CACHE_LINE = 64,
+	LOOK_AHEAD = 8,	 /* classes whose state is fetched before its turn */
+	WHEEL_FINER = 3, /* the wheel tells apart 1/8 of the increase timer, or less */
+};
+
+/* What the kernel has, and what is known about sending to it. */
+struct delivery {
 	uint64_t sent_bps; /* what the class has in the kernel, whoever owns it */
 	uint32_t generation;
-	bool busy;   /* in the list */
-	bool urgent; /* send whatever the rate is, however little it moved */
-	bool failed; /* the kernel may not have sent_bps */
-	bool cut;    /* in the list of cuts */
-	bool early;  /* a cut has been sent since the last tick */
+	uint8_t waits : 1;  /* in the list of those that found no room to be sent */
+	uint8_t failed : 1; /* the kernel may not have sent_bps */
+	uint8_t cut : 1;    /* in the list of cuts */
+	uint8_t early : 1;  /* a cut has been sent since the last tick */
 };
+_Static_assert(sizeof(struct delivery) == 16, "delivery");
 
 struct reaction {
 	struct rate_params params;
 	double step;
 	uint32_t classes;
 	uint32_t limited;
-	struct slot *slots;
-	/* Class indices that are limited or wait to be sent; those longest unsent come first. */
-	uint32_t *busy;
-	uint32_t busy_count;
-	uint32_t *later; /* scratch of a tick */
+	struct rate_ctl *controls;
+	struct delivery *deliveries;
+	struct wheel *wheel; /* limited classes, by when their rate next changes */
+	/* A bit for each class to look at in the next tick. In the order of their indices: that is
+	 * the order of their memory, and a port in trouble looks at all of them. */
+	uint64_t *marks;
+	uint32_t marks_count;
+	uint32_t *due; /* scratch of a tick: the same as a list */
+	/* Those that found no room: first in the next tick, in this order. */
+	uint32_t *waiting;
+	uint32_t waiting_count;
 	/* Those that CNPs came for since reaction_cuts was last asked. */
 	uint32_t *cuts;
 	uint32_t cuts_count;
 };
+
+static unsigned int wheel_shift(uint64_t timer_ns)
+{
+	unsigned int bits = 63 - __builtin_clzll(timer_ns | 1);
+
+	return bits > WHEEL_FINER ? bits - WHEEL_FINER : 0;
+}
+
+static bool allocate(struct reaction *r, uint32_t classes)
+{
+	size_t room = (size_t)classes + 1;
+
+	r->controls = aligned_alloc(CACHE_LINE, room * sizeof(*r->controls));
+	r->deliveries = calloc(room, sizeof(*r->deliveries));
+	r->wheel = wheel_new(classes, wheel_shift(r->params.increase_timer_ns));
+	r->marks = calloc(room / 64 + 1, sizeof(*r->marks));
+	r->waiting = calloc(room, sizeof(*r->waiting));
+	r->due = calloc(room, sizeof(*r->due));
+	r->cuts = calloc(room, sizeof(*r->cuts));
+	return r->controls && r->deliveries && r->wheel && r->marks && r->waiting && r->due &&
+	       r->cuts;
+}
 
 struct reaction *reaction_new(uint32_t classes, const struct rate_params *params, double step)
 {
@@ -45,17 +81,13 @@ struct reaction *reaction_new(uint32_t classes, const struct rate_params *params
 	r->params = *params;
 	r->step = step;
 	r->classes = classes;
-	r->slots = calloc((size_t)classes + 1, sizeof(*r->slots));
-	r->busy = calloc((size_t)classes + 1, sizeof(*r->busy));
-	r->later = calloc((size_t)classes + 1, sizeof(*r->later));
-	r->cuts = calloc((size_t)classes + 1, sizeof(*r->cuts));
-	if (!r->slots || !r->busy || !r->later || !r->cuts) {
+	if (!allocate(r, classes)) {
 		reaction_free(r);
 		return NULL;
 	}
 	for (i = 0; i < classes; i++) {
-		rate_ctl_init(&r->slots[i].rate, params);
-		r->slots[i].sent_bps = params->line_rate_bps;
+		rate_ctl_init(&r->controls[i], params);
+		r->deliveries[i].sent_bps = params->line_rate_bps;
 	}
 	return r;
 }
@@ -64,29 +96,39 @@ void reaction_free(struct reaction *r)
 {
 	if (!r)
 		return;
-	free(r->slots);
-	free(r->busy);
-	free(r->later);
+	free(r->controls);
+	free(r->deliveries);
+	wheel_free(r->wheel);
+	free(r->marks);
+	free(r->waiting);
+	free(r->due);
 	free(r->cuts);
 	free(r);
 }
 
-static uint64_t slot_rate_bps(const struct slot *s)
+static uint64_t rate_now_bps(const struct rate_ctl *control)
 {
-	return (uint64_t)s->rate.rate_bps;
+	return (uint64_t)control->rate_bps;
 }
 
-static void make_busy(struct reaction *r, uint32_t class_index)
+/* Have the class looked at in the next tick. */
+static void mark(struct reaction *r, uint32_t class_index)
 {
-	struct slot *s = &r->slots[class_index];
+	uint64_t *word = &r->marks[class_index / 64], bit = 1ull << class_index % 64;
 
-	if (s->busy)
-		return;
-	s->busy = true;
-	r->busy[r->busy_count++] = class_index;
+	r->marks_count += !(*word & bit);
+	*word |= bit;
 }
 
-/* Keep the count of limited QPs right across whatever changed this slot. */
+static void unmark(struct reaction *r, uint32_t class_index)
+{
+	uint64_t *word = &r->marks[class_index / 64], bit = 1ull << class_index % 64;
+
+	r->marks_count -= !!(*word & bit);
+	*word &= ~bit;
+}
+
+/* Keep the count of limited QPs right across whatever changed this one. */
 static void count_limited(struct reaction *r, bool was, bool is)
 {
 	r->limited += is;
@@ -95,73 +137,71 @@ static void count_limited(struct reaction *r, bool was, bool is)
 
 bool reaction_cnp(struct reaction *r, uint32_t class_index, uint32_t generation, uint64_t now_ns)
 {
-	struct slot *s;
-	bool was;
+	struct rate_ctl *control;
+	struct delivery *d;
+	bool was, taken;
 
 	if (class_index >= r->classes)
 		return false;
-	s = &r->slots[class_index];
-	was = s->rate.limited;
-	if (s->generation != generation) {
-		rate_ctl_init(&s->rate, &r->params);
-		s->generation = generation;
+	control = &r->controls[class_index];
+	d = &r->deliveries[class_index];
+	was = control->limited;
+	if (d->generation != generation) {
+		rate_ctl_init(control, &r->params);
+		d->generation = generation;
 	}
-	rate_ctl_cnp(&s->rate, &r->params, now_ns);
-	count_limited(r, was, s->rate.limited);
-	s->urgent = true;
-	make_busy(r, class_index);
-	if (!s->cut)
+	taken = rate_ctl_cnp(control, &r->params, now_ns);
+	count_limited(r, was, control->limited);
+	mark(r, class_index);
+	if (!d->cut)
 		r->cuts[r->cuts_count++] = class_index;
-	s->cut = true;
-	return true;
+	d->cut = true;
+	return taken;
 }
 
 void reaction_sent(struct reaction *r, uint32_t class_index, uint32_t generation, uint64_t bytes,
 	uint64_t now_ns)
 {
-	struct slot *s;
+	struct rate_ctl *control;
+	double before_bps;
 
 	if (class_index >= r->classes)
 		return;
-	s = &r->slots[class_index];
-	if (s->generation != generation || !s->rate.limited)
+	control = &r->controls[class_index];
+	if (r->deliveries[class_index].generation != generation || !control->limited)
 		return;
-	rate_ctl_sent(&s->rate, &r->params, bytes, now_ns);
-	count_limited(r, true, s->rate.limited);
+	before_bps = control->rate_bps;
+	rate_ctl_sent(control, &r->params, bytes, now_ns);
+	count_limited(r, true, control->limited);
+	if (control->rate_bps != before_bps)
+		mark(r, class_index);
 }
 
-static void advance(struct reaction *r, struct slot *s, uint64_t now_ns)
+static bool must_send(const struct reaction *r, uint32_t class_index)
 {
-	if (!s->rate.limited)
-		return;
-	rate_ctl_advance(&s->rate, &r->params, now_ns);
-	count_limited(r, true, s->rate.limited);
-}
+	const struct rate_ctl *control = &r->controls[class_index];
+	const struct delivery *d = &r->deliveries[class_index];
+	uint64_t rate_bps = rate_now_bps(control);
 
-static bool must_send(const struct reaction *r, const struct slot *s)
-{
-	uint64_t rate_bps = slot_rate_bps(s);
-	double moved_bps = (double)rate_bps - (double)s->sent_bps;
-
-	if (s->failed)
+	if (d->failed)
 		return true;
-	if (rate_bps == s->sent_bps)
+	if (rate_bps == d->sent_bps)
 		return false;
-	if (s->urgent || !s->rate.limited)
-		return true;
-	return fabs(moved_bps) > r->step * s->sent_bps;
+	return !control->limited ||
+	       fabs((double)rate_bps - (double)d->sent_bps) > r->step * (double)d->sent_bps;
 }
 
 static struct rate_change take_change(struct reaction *r, uint32_t class_index)
 {
-	struct slot *s = &r->slots[class_index];
+	struct delivery *d = &r->deliveries[class_index];
 
-	s->sent_bps = slot_rate_bps(s);
-	s->failed = false;
+	d->sent_bps = rate_now_bps(&r->controls[class_index]);
+	d->failed = false;
+	d->waits = false;
 	return (struct rate_change){
 		.class_index = class_index,
-		.generation = s->generation,
-		.rate_bps = s->sent_bps,
+		.generation = d->generation,
+		.rate_bps = d->sent_bps,
 	};
 }
 
@@ -171,64 +211,137 @@ size_t reaction_cuts(struct reaction *r, struct rate_change *out, size_t max)
 	uint32_t i;
 
 	for (i = 0; i < r->cuts_count; i++) {
-		struct slot *s = &r->slots[r->cuts[i]];
+		struct delivery *d = &r->deliveries[r->cuts[i]];
 
-		s->cut = false;
-		if (!s->urgent || s->early || count == max || !must_send(r, s))
+		d->cut = false;
+		if (d->early || count == max || !must_send(r, r->cuts[i]))
 			continue;
 		out[count++] = take_change(r, r->cuts[i]);
-		s->urgent = false;
-		s->early = true;
+		d->early = true;
 	}
 	r->cuts_count = 0;
 	return count;
 }
 
+struct output {
+	struct rate_change *change;
+	size_t count, max;
+};
+
+/* The class found no room, or has found none yet: it keeps its place. */
+static void wait(struct reaction *r, uint32_t class_index)
+{
+	r->deliveries[class_index].waits = true;
+	r->waiting[r->waiting_count++] = class_index;
+}
+
+/* Send the class's rate, if it must be and can be. */
+static void send_or_wait(struct reaction *r, uint32_t class_index, struct output *out)
+{
+	struct delivery *d = &r->deliveries[class_index];
+	bool early = d->early, waited = d->waits;
+
+	d->early = false;
+	d->waits = false;
+	if (!must_send(r, class_index)) {
+		if (waited && r->controls[class_index].limited)
+			wait(r, class_index);
+	} else if (early) {
+		mark(r, class_index);
+	} else if (out->count == out->max) {
+		wait(r, class_index);
+	} else {
+		out->change[out->count++] = take_change(r, class_index);
+	}
+}
+
+/* A class's turn in a tick. One whose cut is still to come may be in the wheel for later. */
+static void look_at(struct reaction *r, uint32_t class_index, uint64_t now_ns, struct output *out)
+{
+	struct rate_ctl *control = &r->controls[class_index];
+
+	if (control->limited) {
+		rate_ctl_advance(control, &r->params, now_ns);
+		count_limited(r, true, control->limited);
+	}
+	send_or_wait(r, class_index, out);
+	if (control->cnp_for_cut)
+		mark(r, class_index);
+	if (control->limited && !wheel_has(r->wheel, class_index))
+		wheel_add(r->wheel, class_index, rate_ctl_next_ns(control));
+}
+
+static void fetch(const struct reaction *r, const uint32_t *list, uint32_t i, uint32_t count)
+{
+	if (i >= count)
+		return;
+	__builtin_prefetch(&r->controls[list[i]], 1);
+	__builtin_prefetch(&r->deliveries[list[i]], 1);
+}
+
+static void look_at_waiting(struct reaction *r, uint64_t now_ns, struct output *out)
+{
+	uint32_t count = r->waiting_count, i;
+
+	r->waiting_count = 0; /* the list is written anew, behind where it is read */
+	for (i = 0; i < count; i++) {
+		fetch(r, r->waiting, i + LOOK_AHEAD, count);
+		look_at(r, r->waiting[i], now_ns, out);
+	}
+}
+
+/* The marked classes as a list in r->due; nothing is marked from here on. */
+static uint32_t take_marked(struct reaction *r)
+{
+	uint32_t count = 0, word;
+
+	for (word = 0; word <= r->classes / 64; word++) {
+		uint64_t bits = r->marks[word];
+
+		r->marks[word] = 0;
+		for (; bits; bits &= bits - 1)
+			r->due[count++] = word * 64 + __builtin_ctzll(bits);
+	}
+	r->marks_count = 0;
+	return count;
+}
+
 size_t reaction_tick(struct reaction *r, uint64_t now_ns, struct rate_change *out, size_t max)
 {
-	uint32_t i, unfit = 0, later = 0;
-	size_t count = 0;
+	struct output output = {out, 0, max};
+	uint32_t count = wheel_take(r->wheel, now_ns, r->due), i;
 
-	for (i = 0; i < r->busy_count; i++) {
-		uint32_t class_index = r->busy[i];
-		struct slot *s = &r->slots[class_index];
-
-		advance(r, s, now_ns);
-		if (must_send(r, s)) {
-			if (count == max) {
-				r->busy[unfit++] = class_index;
-				continue;
-			}
-			out[count++] = take_change(r, class_index);
-		}
-		s->urgent = s->early = false;
-		s->busy = s->rate.limited;
-		if (s->busy)
-			r->later[later++] = class_index;
+	for (i = 0; i < count; i++)
+		mark(r, r->due[i]);
+	for (i = 0; i < r->waiting_count; i++)
+		unmark(r, r->waiting[i]); /* they have their turn first, and only once */
+	count = take_marked(r);
+	look_at_waiting(r, now_ns, &output);
+	for (i = 0; i < count; i++) {
+		fetch(r, r->due, i + LOOK_AHEAD, count);
+		look_at(r, r->due[i], now_ns, &output);
 	}
-	memcpy(r->busy + unfit, r->later, later * sizeof(*r->later));
-	r->busy_count = unfit + later;
-	return count;
+	return output.count;
 }
 
 void reaction_retry(struct reaction *r, uint32_t class_index)
 {
 	if (class_index >= r->classes)
 		return;
-	r->slots[class_index].failed = true;
-	make_busy(r, class_index);
+	r->deliveries[class_index].failed = true;
+	mark(r, class_index);
 }
 
 void reaction_forget(struct reaction *r, uint32_t class_index)
 {
-	struct slot *s;
+	struct rate_ctl *control;
 
 	if (class_index >= r->classes)
 		return;
-	s = &r->slots[class_index];
-	count_limited(r, s->rate.limited, false);
-	rate_ctl_init(&s->rate, &r->params);
-	s->urgent = false;
+	control = &r->controls[class_index];
+	count_limited(r, control->limited, false);
+	rate_ctl_init(control, &r->params);
+	mark(r, class_index);
 }
 
 uint32_t reaction_limited(const struct reaction *r)
@@ -240,10 +353,15 @@ uint64_t reaction_rate_bps(const struct reaction *r, uint32_t class_index)
 {
 	if (class_index >= r->classes)
 		return r->params.line_rate_bps;
-	return slot_rate_bps(&r->slots[class_index]);
+	return rate_now_bps(&r->controls[class_index]);
 }
 
 bool reaction_idle(const struct reaction *r)
 {
-	return !r->busy_count;
+	return !r->marks_count && !r->waiting_count && !r->limited;
+}
+
+size_t reaction_bytes(uint32_t classes)
+{
+	return classes * (sizeof(struct rate_ctl) + sizeof(struct delivery) + 4 * sizeof(uint32_t));
 }

@@ -20,17 +20,17 @@ struct rate_change {
 
 /*
  * A port with class indices 0 to classes - 1, all of them taken to stand at line rate in the
- * kernel. params is copied. step, 0 or more, is the share of the rate last sent by which an
- * increase must have moved to be sent. NULL without memory or when params or step are out of
- * range. Nothing is allocated after this; free with reaction_free (NULL is allowed).
+ * kernel. params is copied. step, 0 or more, is the share of the rate last sent by which the rate
+ * must have moved to be sent. NULL without memory or when params or step are out of range. Nothing
+ * is allocated after this; free with reaction_free (NULL is allowed).
  */
 struct reaction *reaction_new(uint32_t classes, const struct rate_params *params, double step);
 void reaction_free(struct reaction *r);
 
 /*
  * A CNP at now_ns for the QP that owns the class in that generation. Another generation than
- * before is another QP: it starts from line rate. Returns false, and does nothing, for an index
- * out of range.
+ * before is another QP: it starts from line rate. Returns false, and changes no rate, for an index
+ * out of range and for a CNP too soon after the last one (see rate_ctl_cnp).
  */
 bool reaction_cnp(struct reaction *r, uint32_t class_index, uint32_t generation, uint64_t now_ns);
 
@@ -43,19 +43,19 @@ void reaction_sent(struct reaction *r, uint32_t class_index, uint32_t generation
 
 /*
  * The first cut of each class since the last tick, at once: write at most max rates to send and
- * return how many. The others, and those that do not fit, wait for the tick, so that a storm of
- * CNPs costs no more than two changes a tick and class. What is written counts as sent.
+ * return how many. A class has no more than this or the tick's change between two ticks: what
+ * comes after it, and what does not fit, waits for the tick after. What is written counts as sent.
  */
 size_t reaction_cuts(struct reaction *r, struct rate_change *out, size_t max);
 
 /*
  * Bring every limited QP up to now_ns and write at most max rates to send, each class once;
  * returns how many. Written:
- *  - at once, any rate that a CNP has cut since it was last sent;
- *  - at once and exactly, the line rate of a class that came back to it or was given back;
- *  - an increase that moved by more than step since it was last sent.
+ *  - exactly, the line rate of a class that came back to it or was given back;
+ *  - any other rate that moved by more than step since one was sent;
+ *  - but none of a class that reaction_cuts has written since the last tick.
  * What does not fit into out goes before anything else at the next tick. What is written counts
- * as sent: see reaction_retry. The cost grows with the limited classes, not with all.
+ * as sent: see reaction_retry. The cost grows with the classes that have an event, not with all.
  */
 size_t reaction_tick(struct reaction *r, uint64_t now_ns, struct rate_change *out, size_t max);
 
@@ -73,6 +73,9 @@ uint32_t reaction_limited(const struct reaction *r);
 
 /* The rate of the class's QP, as above; the line rate for a class that nothing limits. */
 uint64_t reaction_rate_bps(const struct reaction *r, uint32_t class_index);
+
+/* What so many classes take of memory, in bytes. */
+size_t reaction_bytes(uint32_t classes);
 
 /* Nothing limited and nothing left to send: no tick is needed until the next CNP. */
 bool reaction_idle(const struct reaction *r);

@@ -177,8 +177,10 @@ static void on_cnp(struct fast *fast, const struct event *e)
 	cls = &dataplane_qp_classes(fast->dp)[port->conf.qp_base + qp.leaf];
 	if (!class_is_of(cls, &e->key))
 		return count(&fast->counters->cnps_unenforced, 1);
-	reaction_cnp(port->reaction, qp.leaf, qp.generation, now_ns());
-	count(&fast->counters->cnps_handled, 1);
+	if (reaction_cnp(port->reaction, qp.leaf, qp.generation, e->time_ns))
+		count(&fast->counters->cnps_handled, 1);
+	else
+		count(&fast->counters->cnps_too_soon, 1);
 }
 
 static void on_cm(struct fast *fast, const struct event *e)

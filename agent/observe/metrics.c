@@ -345,6 +345,9 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 	write_one(out, "quench_cnp_unenforced_total", "counter",
 		"CNPs for QPs that have no class of their own.",
 		snapshot->counters.cnps_unenforced);
+	write_one(out, "quench_cnp_too_soon_total", "counter",
+		"CNPs ignored: closer to the QP's last than dcqcn.cnp_spacing.",
+		snapshot->counters.cnps_too_soon);
 	write_one(out, "quench_starts_total", "counter",
 		"Agents that have worked with the counters shown here.", snapshot->counters.starts);
 	write_one(out, "quench_netlink_ops_total", "counter", "Rate changes sent to the kernel.",

@@ -418,13 +418,14 @@ _Static_assert(sizeof(struct pair) == 16, "pair");
 struct agent_counters {
 	__u64 cnps_handled;    /* CNPs that changed a rate */
 	__u64 cnps_unenforced; /* CNPs for QPs that have no class of their own */
+	__u64 cnps_too_soon;   /* CNPs ignored, for the QP had one just before */
 	__u64 rate_changes;    /* sent to the kernel */
 	__u64 netlink_errors;  /* of those, refused */
 	__u64 starts;	       /* agents that have worked with these maps */
 	__u32 qdisc_gone; /* set by the kernel when a qdisc of ours dies, cleared by the agent */
 	__u32 zero;
 };
-_Static_assert(sizeof(struct agent_counters) == 48, "agent_counters");
+_Static_assert(sizeof(struct agent_counters) == 56, "agent_counters");
 
 /* Events, kernel to fast thread, through the ring. */
 enum event_type { EVENT_CNP = 1, EVENT_CM = 2, EVENT_QDISC_GONE = 3, EVENT_PAUSE = 4 };

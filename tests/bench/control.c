@@ -13,8 +13,10 @@
 enum {
 	EVENTS_MIN = 1000000, /* of each kind that are timed */
 	QPS_MAX = 10000000,
-	CHANGES_MAX = 512,   /* rates in a tick, as the agent sends them */
-	TICKS_EACH_ROUND = 2 /* each with one increase of every QP */
+	CHANGES_MAX = 512,    /* rates in a tick, as the agent sends them */
+	TICKS_EACH_ROUND = 2, /* each with one increase of every QP */
+	CNPS_EACH_TICK = 20,  /* of every QP, where the two come together */
+	CNP_INTERVAL_NS = 50000,
 };
 
 /* The paper's, as in the policy's defaults, at 100 Gbit/s. */
@@ -83,6 +85,18 @@ static void all_timers(struct bench *b)
 	}
 }
 
+/* A tick in which every QP has had a CNP each interval: what an overloaded port comes to. */
+static void all_paced(struct bench *b)
+{
+	for (int i = 0; i < CNPS_EACH_TICK; i++) {
+		b->now_ns += CNP_INTERVAL_NS;
+		for (uint32_t k = 0; k < b->qps; k++)
+			reaction_cnp(b->reaction, b->order[k], 0, b->now_ns);
+	}
+	reaction_cuts(b->reaction, b->changes, CHANGES_MAX);
+	reaction_tick(b->reaction, b->now_ns, b->changes, CHANGES_MAX);
+}
+
 /* Every QP has sent what makes one increase. */
 static void all_bytes(struct bench *b)
 {
@@ -100,6 +114,7 @@ static const struct kind {
 	{"cnp_ns", all_cnps, 1},
 	{"timer_ns", all_timers, TICKS_EACH_ROUND},
 	{"byte_ns", all_bytes, 1},
+	{"paced_ns", all_paced, CNPS_EACH_TICK},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -155,7 +170,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < KINDS; i++)
 		printf("%s\"%s\": %.2f", i ? ", " : "{", kinds[i].name,
 			(double)took_ns[i] / rounds / b.qps / kinds[i].events_each_qp);
-	printf("}\n");
+	printf(", \"bytes\": %.1f}\n", (double)reaction_bytes(b.qps) / b.qps);
 	reaction_free(b.reaction);
 	free(b.order);
 	return 0;

@@ -48,13 +48,17 @@ def dcqcn_rows() -> list[Row]:
     rows = []
     for key, what, budget_ns in (
         ("cnp_ns", "a CNP", 40),
-        ("timer_ns", "a timer increase", 100),
+        ("timer_ns", "a timer increase", 60),
         ("byte_ns", "a byte-counter increase", 60),
     ):
         rows.append(Row(f"DCQCN: {what}, {few:,} QPs", "ns", f"{key}_{few}", budget=budget_ns))
         for qps, budget in zip(many, (8, 25)):
             rows.append(Row(f"DCQCN: {what}, {qps:,} QPs", "ns", f"{key}_{qps}", f"{key}_{few}",
                             f"{few:,} QPs", budget))  # fmt: skip
+    for qps in QPS:
+        rows.append(Row(f"DCQCN: a CNP every 50 us for each of {qps:,} QPs, ticks of 1 ms", "ns",
+                        f"paced_ns_{qps}", budget=150))  # fmt: skip
+    rows.append(Row("DCQCN: memory of a QP class", "bytes", f"bytes_{few}", budget=128))
     return rows
 
 

@@ -103,7 +103,7 @@ class Growth:
 
     def told(self) -> int:
         """CNPs that became events, or would have."""
-        return sum(self.of(name) for name in ("cnp_handled", "cnp_unenforced", "ring_drops"))
+        return sum(self.of(name) for name in ("cnp_handled", "cnp_unenforced", "cnp_too_soon", "ring_drops"))
 
 
 # Nothing to do

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <string.h>
+
 #include "control/reaction.h"
 
 enum { CLASSES = 64, TICK_NS = 55000, LINE_MBIT = 40000 };
@@ -117,6 +119,8 @@ static void first_cut_since_a_tick_is_sent_at_once_and_the_others_wait(void **st
 	assert_int_equal(reaction_cuts(r, out, CLASSES), 0);
 	reaction_cnp(r, 1, 1, 0);
 	assert_int_equal(reaction_cuts(r, out, CLASSES), 0);
+	assert_int_equal(reaction_tick(r, 0, out, CLASSES), 0); /* one was sent since the last */
+	assert_false(reaction_idle(r));
 	assert_int_equal(reaction_tick(r, 0, out, CLASSES), 1);
 	assert_int_equal(reaction_tick(r, 0, out, CLASSES), 0);
 	reaction_cnp(r, 1, 1, 0);
@@ -149,19 +153,67 @@ static void several_cnps_in_a_tick_are_one_change(void **state)
 	assert_change(&out[0], 7, 3, 5000);
 }
 
-static void cut_below_step_is_sent_at_once(void **state)
+static void cuts_below_step_add_up(void **state)
 {
 	struct reaction *r = *state;
-	uint64_t calm = 2000ull * TICK_NS;
+	uint64_t calm = 1200ull * TICK_NS;
+	uint64_t enough = params.line_rate_bps / 100 * 98;
+	int i;
 
 	reaction_cnp(r, 0, 1, 0);
 	reaction_tick(r, 0, out, CLASSES);
 	reaction_tick(r, calm, out, CLASSES);
 	assert_true(reaction_idle(r));
-	reaction_cnp(r, 0, 1, calm); /* alpha has decayed: far less than 2 % */
-	assert_true(reaction_rate_bps(r, 0) > params.line_rate_bps / 100 * 99);
+	for (i = 0; i < 20; i++) { /* alpha has decayed: each cut is less than 2 % */
+		reaction_cnp(r, 0, 1, calm);
+		if (reaction_rate_bps(r, 0) < enough)
+			break;
+		assert_int_equal(reaction_cuts(r, out, CLASSES), 0);
+		assert_int_equal(reaction_tick(r, calm, out, CLASSES), 0);
+	}
+	assert_in_range(i, 1, 19);
 	assert_int_equal(reaction_tick(r, calm, out, CLASSES), 1);
-	assert_true(out[0].rate_bps < params.line_rate_bps);
+	assert_true(out[0].rate_bps == reaction_rate_bps(r, 0));
+}
+
+static void cnp_too_soon_is_refused_and_changes_nothing(void **state)
+{
+	struct rate_params p = params;
+	struct reaction *r;
+
+	(void)state;
+	p.cnp_spacing_ns = 4000;
+	r = reaction_new(CLASSES, &p, 0.02);
+	assert_non_null(r);
+	assert_true(reaction_cnp(r, 0, 1, 0));
+	assert_false(reaction_cnp(r, 0, 1, 3999));
+	assert_true(reaction_rate_bps(r, 0) == 20000000000);
+	assert_true(reaction_cnp(r, 1, 1, 3999));
+	assert_true(reaction_cnp(r, 0, 1, 4000));
+	reaction_free(r);
+}
+
+/* A NIC's cut comes after its CNP; a tick between the two must not lose it. */
+static void cut_that_is_due_later_is_sent_when_it_is(void **state)
+{
+	struct rate_params p = params;
+	struct reaction *r;
+
+	(void)state;
+	p.variant = RATE_HPCC_MLX;
+	p.cut_timer_ns = 4000;
+	r = reaction_new(CLASSES, &p, 0.02);
+	assert_non_null(r);
+	assert_true(reaction_cnp(r, 0, 1, 0));
+	assert_int_equal(reaction_limited(r), 1);
+	assert_int_equal(reaction_cuts(r, out, CLASSES), 0);
+	assert_int_equal(reaction_tick(r, 4000, out, CLASSES), 0);
+	assert_int_equal(reaction_tick(r, 4001, out, CLASSES), 1);
+	assert_change(&out[0], 0, 1, 20000);
+	reaction_cnp(r, 0, 1, 7000); /* the wheel has the next increase, which is later */
+	assert_int_equal(reaction_tick(r, 8000, out, CLASSES), 0);
+	assert_int_equal(reaction_tick(r, 8001, out, CLASSES), 1);
+	reaction_free(r);
 }
 
 static void cnp_at_min_rate_sends_nothing_new(void **state)
@@ -378,45 +430,65 @@ static void random_step(struct reaction *r, uint64_t *seed, uint64_t now)
 	}
 }
 
-/* What a kernel holds that applies every change is what the states say, up to the step. */
+struct kernel {
+	uint64_t rate_bps[CLASSES];
+	bool told[CLASSES]; /* since the last tick */
+};
+
+/* Apply changes as a kernel does; no class may have a second one between two ticks. */
+static void kernel_apply(struct kernel *k, size_t changes)
+{
+	for (size_t i = 0; i < changes; i++) {
+		assert_false(k->told[out[i].class_index]);
+		k->told[out[i].class_index] = true;
+		k->rate_bps[out[i].class_index] = out[i].rate_bps;
+	}
+}
+
+/* After a tick: what the kernel has is what the states say, up to the step. */
+static void kernel_check(struct kernel *k, const struct reaction *r, const bool *early)
+{
+	uint32_t limited = 0;
+
+	for (uint32_t i = 0; i < CLASSES; i++) {
+		double rate = reaction_rate_bps(r, i), has = k->rate_bps[i];
+
+		limited += reaction_rate_bps(r, i) < params.line_rate_bps;
+		if (!early[i])
+			assert_true(rate >= has - has / 50 - 1 && rate <= has + has / 50 + 1);
+	}
+	assert_int_equal(limited, reaction_limited(r));
+	memset(k->told, 0, sizeof(k->told));
+}
+
 static void random_events_keep_the_kernel_in_step(void **state)
 {
 	struct reaction *r = *state;
-	uint64_t kernel[CLASSES], seed = 88172645463325252ull, now = 0;
-	uint32_t i, step, limited;
-	size_t n;
+	uint64_t seed = 88172645463325252ull, now = 0;
+	bool early[CLASSES];
+	struct kernel k = {};
+	uint32_t i, step;
 
 	for (i = 0; i < CLASSES; i++)
-		kernel[i] = params.line_rate_bps;
+		k.rate_bps[i] = params.line_rate_bps;
 	for (step = 0; step < 100000; step++) {
 		now += next_random(&seed) % TICK_NS;
 		random_step(r, &seed, now);
-		n = next_random(&seed) % 2 ? reaction_cuts(r, out, next_random(&seed) % CLASSES)
-					   : 0;
-		for (i = 0; i < n; i++)
-			kernel[out[i].class_index] = out[i].rate_bps;
+		if (next_random(&seed) % 2)
+			kernel_apply(&k, reaction_cuts(r, out, next_random(&seed) % CLASSES));
 		if (next_random(&seed) % 4)
 			continue;
-		n = reaction_tick(r, now, out, CLASSES);
-		for (i = 0; i < n; i++)
-			kernel[out[i].class_index] = out[i].rate_bps;
-		for (i = 0, limited = 0; i < CLASSES; i++) {
-			uint64_t rate = reaction_rate_bps(r, i);
-
-			limited += rate < params.line_rate_bps;
-			assert_true(kernel[i] <= rate);
-			assert_true(rate <= kernel[i] + kernel[i] / 50 + 1);
-		}
-		assert_int_equal(limited, reaction_limited(r));
+		memcpy(early, k.told, sizeof(early));
+		kernel_apply(&k, reaction_tick(r, now, out, CLASSES));
+		kernel_check(&k, r, early);
 	}
 	while (!reaction_idle(r)) {
 		now += 100 * TICK_NS;
-		n = reaction_tick(r, now, out, 3);
-		for (i = 0; i < n; i++)
-			kernel[out[i].class_index] = out[i].rate_bps;
+		memset(k.told, 0, sizeof(k.told));
+		kernel_apply(&k, reaction_tick(r, now, out, 3));
 	}
 	for (i = 0; i < CLASSES; i++)
-		assert_true(kernel[i] == params.line_rate_bps);
+		assert_true(k.rate_bps[i] == params.line_rate_bps);
 }
 
 #define PORT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -432,7 +504,9 @@ int main(void)
 		PORT_TEST(first_cut_since_a_tick_is_sent_at_once_and_the_others_wait),
 		PORT_TEST(cuts_that_do_not_fit_or_were_forgotten_are_left_to_the_tick),
 		PORT_TEST(several_cnps_in_a_tick_are_one_change),
-		PORT_TEST(cut_below_step_is_sent_at_once),
+		PORT_TEST(cuts_below_step_add_up),
+		cmocka_unit_test(cnp_too_soon_is_refused_and_changes_nothing),
+		cmocka_unit_test(cut_that_is_due_later_is_sent_when_it_is),
 		PORT_TEST(cnp_at_min_rate_sends_nothing_new),
 		PORT_TEST(increase_is_held_until_it_passes_step),
 		PORT_TEST(line_rate_is_sent_exactly_and_ends_it),
