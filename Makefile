@@ -68,7 +68,7 @@ $(BUILD)/prog/%.skel.h: $(BUILD)/prog/%.bpf.o
 # Those that call functions of ours.
 $(BUILD)/prog/depth_probe.skel.h: $(addprefix $(BUILD)/,bpf/maps.bpf.o bpf/depth.bpf.o prog/depth_probe.bpf.o)
 $(BUILD)/prog/mark.skel.h: $(addprefix $(BUILD)/,bpf/frame.bpf.o prog/mark.bpf.o)
-$(BUILD)/prog/verdict.skel.h: $(addprefix $(BUILD)/,bpf/frame.bpf.o bpf/far.bpf.o prog/verdict.bpf.o)
+$(BUILD)/prog/verdict.skel.h: $(addprefix $(BUILD)/,bpf/maps.bpf.o bpf/frame.bpf.o bpf/far.bpf.o prog/verdict.bpf.o)
 $(addprefix $(BUILD)/prog/,depth_probe.skel.h mark.skel.h verdict.skel.h):
 	$(Q)$(BPFTOOL) gen object $(@:.skel.h=.o) $^
 	$(Q)$(BPFTOOL) gen skeleton $(@:.skel.h=.o) name $(patsubst %.skel.h,%_bpf,$(@F)) > $@.tmp && mv $@.tmp $@

@@ -7,6 +7,7 @@
 
 #include "cnp.bpf.h"
 #include "depth.bpf.h"
+#include "mac.bpf.h"
 #include "mark.bpf.h"
 #include "pause.bpf.h"
 
@@ -29,8 +30,7 @@ static inline __attribute__((always_inline)) bool may_be_ce(struct __sk_buff *sk
 }
 
 /* A CE frame for this host: the host is the notification point. */
-SEC("tc")
-int quench_tc_ingress(struct __sk_buff *skb)
+static inline __attribute__((always_inline)) int notify_as_host(struct __sk_buff *skb)
 {
 	struct port_stats *stats;
 	struct port_conf *port;
@@ -50,6 +50,20 @@ int quench_tc_ingress(struct __sk_buff *skb)
 	if (stats)
 		cnp_request(skb, conf, &f, stats, skb->ifindex, CLONE_CNP_BACK);
 	return HOOK_NEXT;
+}
+
+SEC("tc")
+int quench_tc_ingress(struct __sk_buff *skb)
+{
+	return notify_as_host(skb);
+}
+
+/* The same on a port where XDP is generic. */
+SEC("tc")
+int quench_tc_ingress_generic(struct __sk_buff *skb)
+{
+	mac_restore(skb);
+	return notify_as_host(skb);
 }
 
 /* Has this port's stack written the frame's Ethernet header (routed), or was it bridged? */

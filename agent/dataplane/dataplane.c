@@ -476,11 +476,14 @@ int dataplane_attach_tc(
 	const struct bpf_program *egress = flags & (PORT_NOTIFY_EGRESS | PORT_PAUSES)
 						   ? dp->skel->progs.quench_tc_ahead
 						   : dp->skel->progs.quench_tc_egress;
+	const struct bpf_program *ingress = dataplane_xdp_mode(dp, ifindex) == XDP_MODE_IS_GENERIC
+						    ? dp->skel->progs.quench_tc_ingress_generic
+						    : dp->skel->progs.quench_tc_ingress;
 	int code = link_tcx(dp, egress, name, ifindex, TCX_EGRESS, err);
 
 	if (code || !(flags & PORT_NOTIFY_INGRESS))
 		return code;
-	return link_tcx(dp, dp->skel->progs.quench_tc_ingress, name, ifindex, TCX_INGRESS, err);
+	return link_tcx(dp, ingress, name, ifindex, TCX_INGRESS, err);
 }
 
 int dataplane_root_fd(const struct dataplane *dp)

@@ -57,7 +57,7 @@ int dataplane_attach_xdp(struct dataplane *dp, const char *name, int ifindex, bo
 /* The mode that the kernel reports for our program on the interface right now. */
 enum xdp_mode dataplane_xdp_mode(const struct dataplane *dp, int ifindex);
 
-/* Attach the tc hooks (tcx) that a port with these PORT_* flags needs. */
+/* Attach the tc hooks (tcx) that a port with these PORT_* flags needs; XDP is attached already. */
 int dataplane_attach_tc(
 	struct dataplane *dp, const char *name, int ifindex, uint32_t flags, struct qerr *err);
 

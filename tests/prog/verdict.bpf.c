@@ -2,14 +2,18 @@
 // For tests: what the parser and the ICRC code, compiled for BPF, say of a frame.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include <linux/pkt_cls.h>
 
 #include "far.bpf.h"
 #include "frame.bpf.h"
+#include "mac.bpf.h"
 #include "quench/build.h"
 #include "verdict.h"
 
 struct conf conf = {.udp_ports = WIRE_PORTS_DEFAULT};
+struct port_conf port;
 struct verdict verdict;
+struct hook_verdict at_xdp, at_tc;
 static struct far_headers far;
 
 SEC("xdp")
@@ -40,6 +44,38 @@ int quench_parse_far(struct xdp_md *ctx)
 	far.count = last + 1;
 	far_parse(&far, &conf, &verdict.frame);
 	return verdict.frame.kind;
+}
+
+/* Where the kernel really calls programs: as ours read frames there. */
+static inline __attribute__((always_inline)) void answer(
+	struct hook_verdict *verdict, const struct wire_frame *f)
+{
+	verdict->frame = *f;
+	verdict->cls = frame_class(&conf, &port, f);
+	verdict->seen++;
+}
+
+SEC("xdp.frags")
+int quench_hook_xdp(struct xdp_md *ctx)
+{
+	struct wire_frame f = {};
+
+	frame_parse_xdp(ctx, &conf, &f);
+	if (f.kind == WIRE_TRUNCATED)
+		far_read(ctx, &conf, &f);
+	answer(&at_xdp, &f);
+	return XDP_PASS;
+}
+
+SEC("tc")
+int quench_hook_tc(struct __sk_buff *skb)
+{
+	struct wire_frame f;
+
+	mac_restore(skb);
+	frame_read(skb, &conf, &f);
+	answer(&at_tc, &f);
+	return TC_ACT_OK;
 }
 
 static long icrc_step(__u32 i, __u32 *crc)

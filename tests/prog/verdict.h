@@ -13,4 +13,11 @@ struct verdict {
 	__u8 packet[PACKET_MAX];
 };
 
+/* What a program that the kernel called said last. */
+struct hook_verdict {
+	struct wire_frame frame;
+	__u32 cls;  /* of the policy, or CLASS_NONE */
+	__u32 seen; /* frames */
+};
+
 #endif

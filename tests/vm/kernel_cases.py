@@ -17,8 +17,8 @@ from lab import (  # noqa: E402
 )  # fmt: skip
 from results import Results  # noqa: E402
 
-PROGRAMS = {"quench_xdp", "quench_root", "quench_tc_ingress", "quench_tc_egress", "quench_tc_notify",
-            "quench_qdisc_destroy"}  # fmt: skip
+PROGRAMS = {"quench_xdp", "quench_root", "quench_tc_ingress", "quench_tc_ingress_generic",
+            "quench_tc_egress", "quench_tc_notify", "quench_qdisc_destroy"}  # fmt: skip
 RDONLY_CAST_SINCE = (6, 2)  # the kernel function bpf_rdonly_cast
 TCX_SINCE = (6, 6)
 READY_S = 20  # for an agent whose programs an emulated verifier looks at
