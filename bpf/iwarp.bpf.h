@@ -22,18 +22,11 @@ static inline __attribute__((always_inline)) bool iwarp_has_port(
 	return false;
 }
 
-/* The connection of this start frame is iWARP from now on, in both directions. */
-static inline __attribute__((always_inline)) void iwarp_learn(const struct wire_frame *f)
-{
-	struct flow_key back = {.dst_qpn = f->key.dst_qpn << 16 | f->key.dst_qpn >> 16};
-	__u8 one = 1;
+/* The connection of this start frame is iWARP from now on, in both directions (iwarp.bpf.c). */
+int iwarp_learn(struct xdp_md *ctx, const struct wire_frame *f);
 
-	__builtin_memcpy(back.src, f->key.dst, sizeof(back.src));
-	__builtin_memcpy(back.dst, f->key.src, sizeof(back.dst));
-	bpf_map_update_elem(&iwarp, &f->key, &one, BPF_ANY);
-	bpf_map_update_elem(&iwarp, &back, &one, BPF_ANY);
-	iwarp_known = 1;
-}
+/* A frame of such a connection (iwarp.bpf.c). */
+int iwarp_count(struct xdp_md *ctx, const struct wire_frame *f, __u64 now_ns);
 
 /* Is this TCP segment one of an iWARP connection? */
 static inline __attribute__((always_inline)) bool iwarp_is(

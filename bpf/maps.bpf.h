@@ -100,7 +100,7 @@ MAP struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, IWARP_MAX);
 	__type(key, struct flow_key);
-	__type(value, __u8);
+	__type(value, struct iwarp_way);
 } iwarp SEC(".maps");
 
 MAP struct {

@@ -100,11 +100,14 @@ static inline __attribute__((always_inline)) int on_other(struct xdp_md *ctx, st
 {
 	switch (f->kind) {
 	case WIRE_OTHER:
-		if (f->tcp_payload_off && iwarp_is(conf, f))
-			f->kind = WIRE_IWARP;
+		if (!f->tcp_payload_off || !iwarp_is(conf, f))
+			break;
+		f->kind = WIRE_IWARP;
+		iwarp_count(ctx, f, conf->now_ns);
 		break;
 	case WIRE_IWARP:
-		iwarp_learn(f);
+		iwarp_learn(ctx, f);
+		iwarp_count(ctx, f, conf->now_ns);
 		break;
 	case WIRE_CNP:
 		if (!f->tunnel)

@@ -8,6 +8,7 @@
 #define QUENCH_ABI_H
 
 #include "quench/wire_cm.h"
+#include "quench/wire_iwarp.h"
 
 enum {
 	ABI_VERSION = 1,
@@ -370,6 +371,22 @@ static inline __u64 flow_bytes(const struct flow *flow)
 {
 	return flow->bytes + flow->bytes_elsewhere;
 }
+
+/*
+ * One direction of a TCP connection that speaks iWARP (map iwarp, by flow_key, whose QPN is the two
+ * ports). Of what MPA's start frames agreed on, it keeps what finding FPDUs takes.
+ */
+struct iwarp_way {
+	__u64 packets;
+	__u64 bytes;	  /* of whole frames */
+	__u64 last_ns;	  /* conf.now_ns at the last frame */
+	__u32 first_seq;  /* of its stream, behind its start frame */
+	__u8 started;	  /* that one was seen */
+	__u8 has_markers; /* the other side asked for them */
+	__u16 zero;
+	__u32 opcodes[RDMAP_OPCODE_COUNT]; /* segments that begin with an FPDU, by its opcode */
+};
+_Static_assert(sizeof(struct iwarp_way) == 80, "iwarp_way");
 
 /* Where a QP's frames wait on a reaction-point port (map qps, by flow_key). */
 struct qp {
