@@ -36,6 +36,16 @@ static inline __attribute__((always_inline)) void count_tunnel(
 		stats->ce_inside++;
 }
 
+static inline __attribute__((always_inline)) void count_class(const struct wire_frame *f,
+	const struct conf *conf, const struct port_conf *port, struct port_stats *stats)
+{
+	__u32 cls = frame_class(conf, port, f);
+
+	if (cls > CLASSES_MAX) /* of none */
+		cls = CLASSES_MAX;
+	stats->roce_class[cls]++;
+}
+
 static inline __attribute__((always_inline)) void on_roce(const struct wire_frame *f,
 	const struct conf *conf, const struct port_conf *port, struct port_stats *stats)
 {
@@ -47,6 +57,7 @@ static inline __attribute__((always_inline)) void on_roce(const struct wire_fram
 		stats->trust_disagrees++;
 	if (f->tunnel)
 		count_tunnel(f, stats);
+	count_class(f, conf, port, stats);
 	if (flow)
 		flow_note(flow, f, port->slot, conf->now_ns);
 	else

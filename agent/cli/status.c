@@ -80,6 +80,16 @@ static void print_pauses(const json_t *ports)
 		}
 }
 
+static void print_warnings(const json_t *doc)
+{
+	json_t *port, *warning;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(doc, "ports"), i, port)
+		json_array_foreach (json_object_get(port, "warnings"), j, warning)
+			printf("\n%s: %s\n", text_of(port, "name"), text_of(warning, "text"));
+}
+
 static void print_status(const json_t *doc)
 {
 	json_t *port;
@@ -98,6 +108,7 @@ static void print_status(const json_t *doc)
 			(int64_t)number_of(port, "cnp_received"),
 			(int64_t)number_of(port, "qps_limited"));
 	print_pauses(json_object_get(doc, "ports"));
+	print_warnings(doc);
 }
 
 static void print_rate(const json_t *flow)

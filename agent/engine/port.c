@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/tags.h"
 #include "netlink/link_upper.h"
 #include "netlink/tc.h"
 #include "policy/compile.h"
@@ -175,6 +176,7 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 		code = engine_save(engine, err);
 	if (code)
 		return code;
+	tags_check(engine, port);
 	/* the hook that makes CNPs of clones is in place: from here on the programs know the port
 	 */
 	port->conf.flags |= has_hooks(engine, port) ? PORT_ARMED : 0;
@@ -372,6 +374,7 @@ void port_check(struct engine *engine, struct engine_port *port, bool queues)
 	if (port->gone || link.ifindex != port->link.ifindex)
 		return welcome_port(engine, port, &link);
 	check_link(engine, port, &link);
+	tags_check(engine, port);
 	if (queues)
 		check_hooks(engine, port); /* before queues are, for they arm the port again */
 	if (!port_has_queues(port))

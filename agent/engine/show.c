@@ -29,6 +29,7 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 	if (port->gone)
 		return;
 	out->xdp = dataplane_xdp_mode(engine->dp, port->link.ifindex);
+	out->tags_hidden = port->tags_hidden;
 	out->xdp_native = out->xdp == XDP_MODE_IS_NATIVE;
 	dataplane_get_stats(engine->dp, port->conf.slot, &out->stats);
 	dataplane_get_state(engine->dp, port->conf.slot, &out->state);

@@ -32,7 +32,8 @@ struct engine_port {
 	bool failed;	     /* setting it up again failed; said once */
 	bool claimed; /* XDP is ours, so nobody else's queues are there: in the saved state */
 	bool has_tree;
-	bool gone; /* the interface is not there at the moment */
+	bool gone;	  /* the interface is not there at the moment */
+	bool tags_hidden; /* its NIC takes off the VLAN tags that the policy goes by first */
 };
 
 struct engine {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "observe/snapshot.h"
+#include "observe/warnings.h"
 
 const char *snapshot_role_name(enum port_role role)
 {
@@ -65,7 +66,7 @@ static json_t *port_json(const struct snapshot *snapshot, const struct snapshot_
 			json_integer(port->occupancy_bytes[c]));
 		json_array_append_new(pfc, pfc_json(snapshot, port, c));
 	}
-	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
 		"name", port->name, "role", snapshot_role_name(port->role), "state",
 		port->gone ? "gone" : "up", "xdp_mode", snapshot_xdp_name(port->xdp),
 		"occupancy_bytes", occupancy, "qdiscs_found", (json_int_t)port->state.found,
@@ -73,7 +74,8 @@ static json_t *port_json(const struct snapshot *snapshot, const struct snapshot_
 		(json_int_t)port->stats.cnp_sent, "cnp_received",
 		(json_int_t)port->stats.cnp_received, "qp_classes",
 		(json_int_t)port->qp_classes_taken, "qps_limited", (json_int_t)port->qps_limited,
-		"dropped", (json_int_t)port->queue_drops, "pfc", pfc);
+		"dropped", (json_int_t)port->queue_drops, "pfc", pfc, "warnings",
+		warnings_json(snapshot, port));
 }
 
 json_t *snapshot_status_json(const struct snapshot *snapshot)

@@ -306,6 +306,8 @@ static const struct port_value {
 		"Frames that our qdiscs dropped, class_limit included.", AT(queue_drops)},
 	{"quench_qp_classes", "gauge", "QP classes that are taken.", AT(qp_classes_taken)},
 	{"quench_qps_limited", "gauge", "QPs that DCQCN holds below line rate.", AT(qps_limited)},
+	{"quench_tags_hidden", "gauge",
+		"1: the NIC takes off VLAN tags that the policy goes by first.", AT(tags_hidden)},
 	{"quench_xdp_native", "gauge",
 		"1: the kernel reports our XDP program in native mode; 0: generic or none.",
 		AT(xdp_native)},
@@ -324,6 +326,22 @@ static void write_port_value_row(
 	}
 }
 
+static void write_roce_classes(const struct snapshot *s, FILE *out)
+{
+	static const char name[] = "quench_roce_frames_total";
+
+	write_head(out, name, "counter", "RoCE frames that arrived, by the policy's class.");
+	for (size_t p = 0; p < s->ports_count; p++) {
+		const struct snapshot_port *port = &s->ports[p];
+
+		for (size_t c = 0; c < s->classes_count; c++)
+			write_port_value(out, name, port->name, "class", s->classes[c].name,
+				port->stats.roce_class[c]);
+		write_port_value(
+			out, name, port->name, "class", "(none)", port->stats.roce_class[CLASSES_MAX]);
+	}
+}
+
 static void write_one(
 	FILE *out, const char *name, const char *type, const char *help, uint64_t value)
 {
@@ -335,6 +353,7 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 {
 	for (size_t i = 0; i < sizeof(port_metrics) / sizeof(port_metrics[0]); i++)
 		write_port_metric(&port_metrics[i], snapshot, out);
+	write_roce_classes(snapshot, out);
 	write_occupancies(snapshot, out);
 	write_gates(snapshot, out);
 	for (size_t i = 0; i < sizeof(port_values) / sizeof(port_values[0]); i++)

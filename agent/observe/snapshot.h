@@ -26,7 +26,8 @@ struct snapshot_port {
 	uint64_t queue_drops; /* counted by our qdiscs */
 	uint64_t qp_classes_taken;
 	uint64_t qps_limited;
-	uint64_t xdp_native; /* 1: native mode, as the kernel reports it */
+	uint64_t xdp_native;  /* 1: native mode, as the kernel reports it */
+	uint64_t tags_hidden; /* 1: the NIC takes off VLAN tags that the policy goes by first */
 };
 
 struct snapshot {

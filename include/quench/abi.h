@@ -309,6 +309,7 @@ struct port_stats { /* by slot, per CPU */
 	__u64 tunnels[TUNNEL_COUNT]; /* RoCE frames in a tunnel, by its kind - 1 */
 	__u64 headers_far;	     /* frames whose headers lay beyond the linear part */
 	__u64 trust_disagrees;	     /* RoCE frames whose DSCP and PCP mean different classes */
+	__u64 roce_class[CLASSES_MAX + 1]; /* RoCE frames by class; the last: of none */
 	__u64 ce_received;
 	__u64 ce_inside; /* RoCE frames in a tunnel that carry CE themselves */
 	__u64 ce_marked;

@@ -143,6 +143,7 @@ struct bench {
 #define WALK(a_map, a_flows) .map = a_map, .flows = (a_flows)
 #define RECORD(...)	     .map = "flows", .record = {__VA_ARGS__}
 #define STATS(kind, ...)     .stats = {.frames[kind] = 1, __VA_ARGS__}
+#define ROCE(...)	     STATS(WIRE_ROCEV2, .roce_class[ROCE_CLASS] = 1, __VA_ARGS__)
 #define LEAF(minor)	     .priority = TREE_CLASS(TREE_INNER + ROCE_CLASS, minor)
 
 /* Each frame is of another flow of a table that has so many. */
@@ -150,7 +151,7 @@ struct bench {
 	BENCH(key, MINIMAL + (count), "minimal", DATA_OF_TABLE, VERDICT_PASS, WALK("flows", flows))
 #define XDP_TABLE(key, count, flows)                                                               \
 	BENCH(key, QUENCH + (count), "quench_xdp", DATA_OF_TABLE, VERDICT_PASS,                    \
-		WALK("flows", flows), STATS(WIRE_ROCEV2))
+		WALK("flows", flows), ROCE())
 
 /* xdp-filter passes what is for port 4791, and drops the rest. */
 static struct bench benches[] = {
@@ -160,18 +161,18 @@ static struct bench benches[] = {
 	BENCH("filter_tcp", FILTER, "xdpfilt_dny_udp", TCP, VERDICT_DROP),
 	BENCH("minimal_data", MINIMAL, "minimal", DATA, VERDICT_PASS, WALK("flows", 1)),
 
-	XDP_PASSES("xdp_data", DATA, WALK("flows", 1), STATS(WIRE_ROCEV2)),
-	XDP_PASSES("xdp_data_ipv6", DATA_IPV6, WALK("flows", 1), STATS(WIRE_ROCEV2)),
-	XDP_PASSES("xdp_data_ce", DATA_CE, WALK("flows", 1), STATS(WIRE_ROCEV2, .ce_received = 1)),
-	XDP_PASSES("xdp_data_elsewhere", DATA_ELSEWHERE, WALK("flows", 1), .elsewhere = true,
-		STATS(WIRE_ROCEV2)),
-	XDP_PASSES("xdp_data_again", DATA_AGAIN, RECORD(.packets = 1, .retransmissions = 1),
-		STATS(WIRE_ROCEV2)),
+	XDP_PASSES("xdp_data", DATA, WALK("flows", 1), ROCE()),
+	XDP_PASSES("xdp_data_ipv6", DATA_IPV6, WALK("flows", 1), ROCE()),
+	XDP_PASSES("xdp_data_ce", DATA_CE, WALK("flows", 1), ROCE(.ce_received = 1)),
+	XDP_PASSES(
+		"xdp_data_elsewhere", DATA_ELSEWHERE, WALK("flows", 1), .elsewhere = true, ROCE()),
+	XDP_PASSES(
+		"xdp_data_again", DATA_AGAIN, RECORD(.packets = 1, .retransmissions = 1), ROCE()),
 	XDP_PASSES("xdp_data_new_flow", DATA_OF_NEW_FLOW, WALK("flows", NEW_FLOWS), .unknown = true,
-		.frames = NEW_FLOWS, STATS(WIRE_ROCEV2)),
+		.frames = NEW_FLOWS, ROCE()),
 	BENCH("xdp_data_table_full", QUENCH + FLOWS_1M, "quench_xdp", DATA_OF_NEW_FLOW,
-		VERDICT_PASS, STATS(WIRE_ROCEV2, .flows_full = 1)),
-	XDP_PASSES("xdp_ack", ACK, RECORD(.packets = 1), STATS(WIRE_ROCEV2)),
+		VERDICT_PASS, ROCE(.flows_full = 1)),
+	XDP_PASSES("xdp_ack", ACK, RECORD(.packets = 1), ROCE()),
 	XDP_PASSES("xdp_cnp", CNP, RECORD(.cnp = 1), STATS(WIRE_CNP, .cnp_received = 1)),
 	XDP_PASSES("xdp_cnp_event", CNP, RECORD(.cnp = 1), STATS(WIRE_CNP, .cnp_received = 1),
 		.port_flags = PORT_REACTION, .events = 1, .frames = RING_FRAMES,

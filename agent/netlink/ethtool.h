@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a NIC does to frames by itself. */
+#ifndef QUENCH_ETHTOOL_H
+#define QUENCH_ETHTOOL_H
+
+#include <stdbool.h>
+
+/*
+ * Is the interface's feature on? It goes by the kernel's name for it ("rx-vlan-hw-parse"), which
+ * `ethtool -k` shows under names of its own. 0 with *on, or -errno: -ENOENT where the kernel has no
+ * such feature.
+ */
+int ethtool_feature(const char *port, const char *feature, bool *on);
+
+#endif
