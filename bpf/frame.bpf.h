@@ -4,6 +4,7 @@
 #define QUENCH_FRAME_BPF_H
 
 #include "maps.bpf.h"
+#include "quench/class.h"
 
 enum { HEADERS_MAX_BYTES = 256 }; /* pulled into the linear part when the headers are not there */
 
@@ -48,34 +49,6 @@ static inline __attribute__((always_inline)) void frame_read(
 		pull = HEADERS_MAX_BYTES;
 	if (!bpf_skb_pull_data(skb, pull)) /* does nothing when it lies there already */
 		frame_parse(skb, conf, f);
-}
-
-/*
- * The class that policy puts the frame in, or CLASS_NONE: that of its DSCP or of its PCP, as the
- * port trusts them. Of two that it trusts, the first that the frame has decides.
- */
-static inline __attribute__((always_inline)) __u8 frame_class(
-	const struct conf *conf, const struct port_conf *port, const struct wire_frame *f)
-{
-	bool has_dscp = f->l3 == L3_IPV4 || f->l3 == L3_IPV6, has_pcp = f->pcp < 8;
-
-	if (has_pcp && port->flags & PORT_TRUST_PCP && (port->flags & PORT_PCP_FIRST || !has_dscp))
-		return conf->pcp_class[f->pcp & 7];
-	if (has_dscp && port->flags & PORT_TRUST_DSCP)
-		return conf->dscp_class[(f->tos >> 2) & 63];
-	if (has_pcp && port->flags & PORT_TRUST_PCP)
-		return conf->pcp_class[f->pcp & 7];
-	return CLASS_NONE;
-}
-
-/* Has the frame a DSCP and a PCP that mean different classes? One that means none says nothing. */
-static inline __attribute__((always_inline)) bool frame_disagrees(
-	const struct conf *conf, const struct wire_frame *f)
-{
-	__u8 by_dscp = conf->dscp_class[(f->tos >> 2) & 63], by_pcp = conf->pcp_class[f->pcp & 7];
-
-	return f->pcp < 8 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) && by_dscp != CLASS_NONE &&
-	       by_pcp != CLASS_NONE && by_dscp != by_pcp;
 }
 
 /* Is the frame for a group of stations? What cannot be looked at is taken for unicast. */

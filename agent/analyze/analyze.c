@@ -9,6 +9,7 @@
 #include "analyze/infiniband.h"
 #include "analyze/iwarp.h"
 #include "analyze/pairing.h"
+#include "quench/class.h"
 
 enum {
 	CNP_INTERVAL_SANE_NS = 4000, /* NVIDIA's default of min_time_between_cnps */
@@ -182,8 +183,22 @@ static void count_frame(struct analyze *a, struct analyze_flow *flow,
 	}
 }
 
-static void count_data(
-	struct analyze_flow *flow, const struct analyze_frame *frame, const struct wire_frame *f)
+/* What the policy makes of it. */
+static void note_class(struct analyze *a, struct analyze_flow *flow,
+	const struct analyze_frame *frame, const struct wire_frame *f)
+{
+	uint8_t cls = frame_class(&a->policy->conf, &a->policy->port, f);
+
+	if (cls == CLASS_NONE && !flow->unclassed_frame)
+		flow->unclassed_frame = frame->number;
+	if (cls < CLASSES_MAX && a->policy->lossy >> cls & 1 && !flow->lossy_frame)
+		flow->lossy_frame = frame->number;
+	if (frame_disagrees(&a->policy->conf, f))
+		analyze_note(a, FINDING_TRUST_DISAGREES, frame->number, flow);
+}
+
+static void count_data(struct analyze *a, struct analyze_flow *flow,
+	const struct analyze_frame *frame, const struct wire_frame *f)
 {
 	uint8_t ecn = wire_roce_tos(f) & ECN_MASK;
 
@@ -191,6 +206,8 @@ static void count_data(
 		flow->outer_ecn[f->tos & ECN_MASK]++;
 	if (!flow->data_ecn[ecn]++)
 		flow->data_ecn_frame[ecn] = frame->number;
+	if (a->policy)
+		note_class(a, flow, frame, f);
 }
 
 /* What a kind of frame adds */
@@ -208,7 +225,7 @@ static void take_roce(
 		return;
 	count_frame(a, flow, frame, f);
 	if (operation_is_data(operation_of(f->opcode)))
-		count_data(flow, frame, f);
+		count_data(a, flow, frame, f);
 	follow_frame(a, flow, frame, seen);
 }
 
@@ -484,6 +501,7 @@ struct analyze *analyze_new(const struct analyze_config *config)
 	a->pairs = pairs_new(
 		at_most(ANALYZE_HANDSHAKES_MAX, flows_max), at_most(ANALYZE_PAIRS_MAX, flows_max));
 	a->recent = calloc(ANALYZE_RECENT_REQUESTS, sizeof(*a->recent));
+	a->policy = config->policy;
 	a->ports = config->ports ? *config->ports : (struct wire_ports)WIRE_PORTS_DEFAULT;
 	memcpy(a->iwarp_ports, config->iwarp_ports, sizeof(a->iwarp_ports));
 	if (config->speed_bps)

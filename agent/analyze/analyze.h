@@ -29,6 +29,13 @@ enum {
 	HOST_NONE = 0xffffffff,
 };
 
+/* What a policy says of frames. */
+struct analyze_policy {
+	struct conf conf;
+	struct port_conf port; /* its PORT_TRUST_* flags */
+	uint8_t lossy;	       /* bit n: class n is of kind lossy */
+};
+
 struct analyze_config {
 	uint64_t secret;      /* for the hash tables: random, where input is not trusted */
 	uint32_t flows_max;   /* 0: ANALYZE_FLOWS_MAX; the other tables are no larger */
@@ -36,6 +43,7 @@ struct analyze_config {
 	uint64_t interval_ns; /* of the time series, up to SERIES_INTERVAL_MAX_NS; 0: none */
 	series_emit emit;     /* where its rows go */
 	void *emit_arg;
+	const struct analyze_policy *policy;   /* NULL: none to hold the traffic against */
 	const struct wire_ports *ports;	       /* NULL: those that standards give */
 	uint16_t iwarp_ports[IWARP_PORTS_MAX]; /* TCP, that are iWARP however they begin; 0: none */
 };
@@ -107,6 +115,7 @@ struct analyze {
 	struct table pausers;		 /* struct pauser */
 	struct pairs *pairs;
 	struct recent_request *recent;
+	const struct analyze_policy *policy; /* the caller's, or NULL */
 	struct wire_ports ports;
 	uint16_t iwarp_ports[IWARP_PORTS_MAX];
 	uint64_t quantum_ps;

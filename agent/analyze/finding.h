@@ -56,6 +56,15 @@ enum severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_INFO, SEVERITY_COUNT 
 		"switches on its way cannot mark")                                                 \
 	X(DSCP_ASYMMETRY, "dscp_asymmetry", WARNING,                                               \
 		"{n} QP pair{s} used another DSCP in one direction than in the other")             \
+	X(ROCE_UNCLASSED, "roce_unclassed", WARNING,                                               \
+		"{n} flow{s} of RoCE data had a DSCP or VLAN priority that the policy puts in "    \
+		"no class: best effort")                                                           \
+	X(ROCE_LOSSY, "roce_lossy", WARNING,                                                       \
+		"{n} flow{s} of RoCE data went in a class of kind lossy: RoCE does badly where "   \
+		"frames are dropped")                                                              \
+	X(TRUST_DISAGREES, "trust_disagrees", WARNING,                                             \
+		"{n} frame{s} of RoCE data had a DSCP and a VLAN priority that mean different "    \
+		"classes")                                                                         \
 	X(V1_BESIDE_V2, "v1_beside_v2", WARNING,                                                   \
 		"{n} pair{s} of hosts spoke RoCEv1 and RoCEv2 beside each other: a GID index "     \
 		"that differs between applications")                                               \

@@ -74,6 +74,8 @@ struct analyze_flow {
 	uint64_t data_ecn[4];	    /* data frames by ECN field, in a tunnel the inner one's */
 	uint64_t data_ecn_frame[4]; /* the first of each */
 	uint64_t outer_ecn[4];	    /* data frames in a tunnel by the outer header's */
+	uint64_t unclassed_frame;   /* the first of data in no class of the policy; 0: none */
+	uint64_t lossy_frame;	    /* in a class of kind lossy */
 	uint64_t dscps;		    /* bit n: DSCP n was seen */
 	uint32_t noted[FINDING_COUNT];
 	uint32_t path_mtu_bytes; /* 0: no message of several frames was seen */

@@ -117,6 +117,21 @@ static bool is_ce_without_cnp(
 	return over_ip(flow) && flow->data_ecn[ECN_CE] && back && back->packets && !back->cnps;
 }
 
+static bool is_unclassed(
+	const struct analyze *a, const struct analyze_flow *flow, struct proof *proof)
+{
+	(void)a;
+	proof->frame = flow->unclassed_frame;
+	return flow->unclassed_frame;
+}
+
+static bool is_lossy(const struct analyze *a, const struct analyze_flow *flow, struct proof *proof)
+{
+	(void)a;
+	proof->frame = flow->lossy_frame;
+	return flow->lossy_frame;
+}
+
 static bool shows_mtu(const struct analyze *a, const struct analyze_flow *flow, struct proof *proof)
 {
 	(void)a;
@@ -134,6 +149,8 @@ static const struct {
 	{FINDING_ECN_ALL_CE, is_all_ce},
 	{FINDING_TUNNEL_NOT_ECT, is_tunnel_not_ect},
 	{FINDING_DSCP_ASYMMETRY, is_dscp_asymmetric},
+	{FINDING_ROCE_UNCLASSED, is_unclassed},
+	{FINDING_ROCE_LOSSY, is_lossy},
 	{FINDING_CE_WITHOUT_CNP, is_ce_without_cnp},
 	{FINDING_PATH_MTU, shows_mtu},
 };

@@ -29,13 +29,15 @@ static const char help[] =
 	"port: who talks to whom, marks, CNPs, pauses, faults, and what to make of it. Listening "
 	"on a "
 	"port is passive and ends with Ctrl-C.\v"
-	"Exit status: 0 done, 1 failed, 2 usage. What was read before a failure is shown.";
+	"Exit status: 0 done, 1 failed, 2 usage, 3 the policy is invalid. What was read before a "
+	"failure is shown.";
 
 struct options {
-	const char *file, *port;
+	const char *file, *port, *policy;
 	const char *csv, *frames, *plot;
 	uint64_t interval_ns, duration_ns, count, speed_bps;
 	bool json, progress;
+	bool roce_given, geneve_given;
 	struct wire_ports ports;
 	uint16_t iwarp_ports[IWARP_PORTS_MAX];
 	uint32_t vxlan_count, iwarp_count; /* given so far */
@@ -58,6 +60,10 @@ enum {
 
 static const struct argp_option option_rows[] = {
 	{"port", 'i', "PORT", 0, "listen on PORT instead of reading a file", 0},
+	{"config", 'c', "FILE", 0,
+		"a policy to hold the traffic against: which RoCE is in no class of it, or in a "
+		"lossy one; its ports are the defaults of those below",
+		0},
 	{"json", 'j', NULL, 0, "one JSON document on stdout, nothing else there", 0},
 	{"csv", KEY_CSV, "FILE", 0, "write each flow's rate, CE, CNPs and pauses over time", 0},
 	{"interval", KEY_INTERVAL, "TIME", 0, "of that time series (default 10ms)", 0},
@@ -158,6 +164,9 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
 	case 'i':
 		o->port = arg;
 		return 0;
+	case 'c':
+		o->policy = arg;
+		return 0;
 	case 'j':
 		o->json = true;
 		return 0;
@@ -188,12 +197,14 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
 		o->progress = true;
 		return 0;
 	case KEY_ROCE_PORT:
+		o->roce_given = true;
 		o->ports.roce = WIRE_HTONS(port_number(state, "roce-port", arg));
 		return 0;
 	case KEY_VXLAN_PORT:
 		add_vxlan_port(state, o, arg);
 		return 0;
 	case KEY_GENEVE_PORT:
+		o->geneve_given = true;
 		o->ports.geneve =
 			strcmp(arg, "off") ? WIRE_HTONS(port_number(state, "geneve-port", arg)) : 0;
 		return 0;
@@ -234,6 +245,7 @@ struct job {
 	const struct options *options;
 	struct capture *capture;
 	struct analyze *analyze;
+	struct analyze_policy policy;
 	FILE *csv, *frames;
 	struct plot *plot;
 	uint64_t start_ms, shown_ms;
@@ -328,6 +340,30 @@ static int read_all(struct job *job, struct qerr *err)
 	return 0;
 }
 
+/* The policy */
+
+/* Ports that no option gives are the policy's. */
+static void take_ports(struct options *o, const struct conf *conf)
+{
+	if (!o->roce_given)
+		o->ports.roce = conf->udp_ports.roce;
+	if (!o->geneve_given)
+		o->ports.geneve = conf->udp_ports.geneve;
+	if (!o->vxlan_count)
+		memcpy(o->ports.vxlan, conf->udp_ports.vxlan, sizeof(o->ports.vxlan));
+	for (int i = 0; !o->iwarp_count && i < IWARP_PORTS_MAX; i++)
+		o->iwarp_ports[i] = WIRE_NTOHS(conf->iwarp_ports[i]);
+}
+
+static int read_policy(struct options *o, struct analyze_policy *policy)
+{
+	int status = o->policy ? analyze_policy_load(o->policy, o->port, policy) : EXIT_OK;
+
+	if (o->policy && !status)
+		take_ports(o, &policy->conf);
+	return status;
+}
+
 /* Opening and closing */
 
 static int open_output(const char *path, FILE **out, struct qerr *err)
@@ -384,6 +420,7 @@ static int start_analysis(struct job *job, struct qerr *err)
 		.interval_ns = job->csv || job->plot ? job->options->interval_ns : 0,
 		.emit = emit_series,
 		.emit_arg = job,
+		.policy = job->options->policy ? &job->policy : NULL,
 		.ports = &job->options->ports,
 	};
 
@@ -485,7 +522,9 @@ int cli_analyze(int argc, char **argv)
 	int status;
 
 	read_options(argc, argv, &options);
-	status = run(&job);
+	status = read_policy(&options, &job.policy);
+	if (!status)
+		status = run(&job);
 	if (job.csv)
 		fclose(job.csv);
 	if (job.frames)

@@ -18,6 +18,13 @@ struct analyze_source {
 	uint64_t speed_bps; /* 0: not known */
 };
 
+/*
+ * Read the policy at path for the analysis. Frames are classed as on its port of that name, and
+ * where it has none (or port is NULL) by DSCP, or else by VLAN priority. EXIT_OK, or EXIT_POLICY or
+ * EXIT_FAILED with the faults on stderr.
+ */
+int analyze_policy_load(const char *path, const char *port, struct analyze_policy *out);
+
 /* The flows that carried frames, busiest first. The caller frees the array; NULL without memory. */
 struct analyze_flow **analyze_busiest(const struct analyze *a, size_t *count);
 

@@ -337,8 +337,8 @@ static void write_roce_classes(const struct snapshot *s, FILE *out)
 		for (size_t c = 0; c < s->classes_count; c++)
 			write_port_value(out, name, port->name, "class", s->classes[c].name,
 				port->stats.roce_class[c]);
-		write_port_value(
-			out, name, port->name, "class", "(none)", port->stats.roce_class[CLASSES_MAX]);
+		write_port_value(out, name, port->name, "class", "(none)",
+			port->stats.roce_class[CLASSES_MAX]);
 	}
 }
 

@@ -14,8 +14,8 @@ void warning_tags_hidden(const char *port, char text[WARNING_TEXT_MAX])
 }
 
 /* RoCE frames of all classes of that kind. */
-static uint64_t roce_of_kind(const struct snapshot *snapshot, const struct snapshot_port *port,
-	enum class_kind kind)
+static uint64_t roce_of_kind(
+	const struct snapshot *snapshot, const struct snapshot_port *port, enum class_kind kind)
 {
 	uint64_t frames = 0;
 

@@ -362,6 +362,52 @@ def check_ports(directory: Path) -> None:
     check("ports: --roce-port 4792: rocev2, with its ICRC judged", good, (doc["frames"], doc["icrc"]))
 
 
+POLICY = """version: 1
+classes:
+  - {name: roce, priority: 3, dscp: [26], pcp: [3], kind: lossless, limit: 1MiB}
+  - {name: bulk, priority: 1, dscp: [10], pcp: [1], kind: lossy, limit: 1MiB}
+ports:
+  - {name: eth0, role: monitor}
+protocols: {roce_port: 4792, vxlan_ports: [5000], iwarp_ports: [7471]}
+"""
+
+
+def check_policy(directory: Path) -> None:
+    """-c: what the policy makes of RoCE, and its ports, over which options go."""
+    rows = {row[0]: bytes.fromhex(row[-1]) for row in vector_rows("frames.txt") + vector_rows("formats.txt")}
+    good, bad, path = directory / "good.yaml", directory / "bad.yaml", directory / "policy.pcap"
+    good.write_text(POLICY)
+    bad.write_text(POLICY + "nonsense: 1\n")
+    by_dscp = {"roce": 26, "bulk": 10, "none": 46}
+    frames = {name: Ether(rows["v4_send_only"]) for name in by_dscp}
+    for name, dscp in by_dscp.items():
+        frames[name][IP].tos = dscp << 2 | 2
+        del frames[name][IP].chksum
+    tagged = Ether(bytes(frames["roce"])[:12] + bytes.fromhex("81002000") + bytes(frames["roce"])[12:])
+    codes = ("roce_unclassed", "roce_lossy", "trust_disagrees")
+
+    def found(*sent: Ether) -> dict[str, list[int]]:
+        path.write_bytes(pcap([bytes(frame) for frame in sent]))
+        doc = report("-c", good, "--roce-port", 4791, path)
+        return {row["code"]: row["frames"] for row in doc["findings"] if row["code"] in codes}
+
+    for sent, right in (
+        ([frames["roce"]], {}),
+        ([frames["roce"], frames["bulk"]], {"roce_lossy": [2]}),
+        ([frames["none"], frames["roce"]], {"roce_unclassed": [1]}),
+        ([frames["roce"], tagged], {"trust_disagrees": [2]}),
+    ):
+        got = found(*sent)
+        check(f"policy: {len(sent)} frames: {', '.join(right) or 'nothing to say'}", got == right, got)
+    roce, vxlan = rows["v4_send_only"], rows["vxlan_v4"]
+    path.write_bytes(pcap([roce, to_port(roce, 4792), to_port(vxlan, 5000)]))
+    kinds = [report(*options, path)["frames"]["rocev2"] for options in
+             ([], ["-c", good], ["-c", good, "--roce-port", 4791])]  # fmt: skip
+    check("policy: its ports, and options over them", kinds == [1, 1, 2], kinds)
+    got = analyze("-c", bad, path)
+    check("policy: with a fault", got.code == 3 and f"{bad}:8:1: nonsense" in got.err, got)
+
+
 def to_port(frame: bytes, port: int) -> bytes:
     """An untagged frame of UDP over IPv4 without options, to another port."""
     return frame[:36] + struct.pack("!H", port) + frame[38:]
@@ -712,9 +758,9 @@ def check_port() -> None:
 
 
 def main() -> int:
-    checks: list[Callable] = [check_captures, check_vectors, check_iwarp, check_ports, check_formats,
-                              check_infiniband_link, check_pause_in_cooked, check_refusals, check_damage,
-                              check_unreadable, check_json, check_series, check_plots, check_bounded_memory]
+    checks: list[Callable] = [check_captures, check_vectors, check_iwarp, check_ports, check_policy,
+                              check_formats, check_infiniband_link, check_pause_in_cooked, check_refusals,
+                              check_damage, check_unreadable, check_json, check_series, check_plots, check_bounded_memory]
     with tempfile.TemporaryDirectory() as name:
         for one in checks:
             one(Path(name))

@@ -990,6 +990,31 @@ static void dscp_that_differs_between_directions_is_found_once(void **state)
 	finish_and_close(&b, FINDING_DSCP_ASYMMETRY, 1);
 }
 
+/* DSCP 26 is a class, DSCP 10 a lossy one, DSCP 46 none; ACKs go wherever they like. */
+static void data_is_held_against_the_policy(void **state)
+{
+	static struct analyze_policy policy = {.port.flags = PORT_TRUST_DSCP, .lossy = 1 << 1};
+	struct bench b = open_bench((struct analyze_config){.policy = &policy});
+
+	(void)state;
+	memset(policy.conf.dscp_class, CLASS_NONE, sizeof(policy.conf.dscp_class));
+	memset(policy.conf.pcp_class, CLASS_NONE, sizeof(policy.conf.pcp_class));
+	policy.conf.dscp_class[26] = 0;
+	policy.conf.dscp_class[10] = 1;
+	SEND(&b, .opcode = OP_RC_SEND_ONLY, .psn = 1, .qpn = 100, .tos = 26 << 2 | 2);
+	SEND(&b, .opcode = OP_RC_SEND_ONLY, .psn = 1, .qpn = 101, .tos = 10 << 2 | 2);
+	SEND(&b, .opcode = OP_RC_SEND_ONLY, .psn = 2, .qpn = 101, .tos = 10 << 2 | 2);
+	SEND(&b, .opcode = OP_RC_ACK, .psn = 1, .qpn = 102, .tos = 46 << 2 | 2, .from_b = true);
+	SEND(&b, .opcode = OP_RC_SEND_ONLY, .psn = 1, .qpn = 103, .tos = 46 << 2 | 2);
+	analyze_finish(b.a);
+	assert_int_equal(found(&b, FINDING_ROCE_LOSSY), 1);
+	assert_int_equal(b.a->evidence[FINDING_ROCE_LOSSY].frames[0], 2);
+	assert_int_equal(found(&b, FINDING_ROCE_UNCLASSED), 1);
+	assert_int_equal(b.a->evidence[FINDING_ROCE_UNCLASSED].frames[0], 5);
+	assert_int_equal(found(&b, FINDING_TRUST_DISAGREES), 0);
+	close_bench(&b);
+}
+
 static void both_versions_between_two_hosts_are_found_once(void **state)
 {
 	struct bench b = open_bench((struct analyze_config){});
@@ -1595,6 +1620,7 @@ int main(void)
 		cmocka_unit_test(data_partly_ect_is_bleached),
 		cmocka_unit_test(data_ect_in_one_direction_only_is_bleached),
 		cmocka_unit_test(dscp_that_differs_between_directions_is_found_once),
+		cmocka_unit_test(data_is_held_against_the_policy),
 		cmocka_unit_test(both_versions_between_two_hosts_are_found_once),
 		cmocka_unit_test(iwarp_connection_is_known_from_its_start_on),
 		cmocka_unit_test(tunnel_tells_inner_and_outer_ecn_apart),
