@@ -131,13 +131,25 @@ static json_t *key_json(const struct flow_key *key)
 	return doc;
 }
 
+static const char *const ecn_names[] = {"not_ect", "ect1", "ect0", "ce"};
+
+/* What was seen: `quench flows` has the same lists, and no counts. */
 static json_t *ecn_json(const uint64_t frames[4])
 {
-	static const char *const names[] = {"not_ect", "ect1", "ect0", "ce"};
+	json_t *list = json_array();
+
+	for (int i = 0; i < 4; i++)
+		if (frames[i])
+			json_array_append_new(list, json_string(ecn_names[i]));
+	return list;
+}
+
+static json_t *ecn_frames_json(const uint64_t frames[4])
+{
 	json_t *doc = json_object();
 
 	for (int i = 0; i < 4; i++)
-		set_count(doc, names[i], frames[i]);
+		set_count(doc, ecn_names[i], frames[i]);
 	return doc;
 }
 
@@ -162,6 +174,16 @@ static json_t *dscps_json(const struct analyze_flow *flow)
 }
 
 static json_t *operations_json(const struct analyze_flow *flow)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < OPERATION_COUNT; i++)
+		if (flow->operations[i])
+			json_array_append_new(list, json_string(operation_name(i)));
+	return list;
+}
+
+static json_t *operation_frames_json(const struct analyze_flow *flow)
 {
 	json_t *doc = json_object();
 
@@ -217,11 +239,13 @@ static json_t *flow_json(const struct analyze_flow *flow)
 	json_object_set_new(doc, "rate_bps", number_or_null(analyze_rate_bps(flow)));
 	json_object_set_new(doc, "path_mtu", number_or_null(flow->path_mtu_bytes));
 	json_object_set_new(doc, "ecn", ecn_json(flow->data_ecn));
-	json_object_set_new(
-		doc, "outer_ecn", flow->tunnels ? ecn_json(flow->outer_ecn) : json_null());
+	json_object_set_new(doc, "ecn_frames", ecn_frames_json(flow->data_ecn));
+	json_object_set_new(doc, "outer_ecn_frames",
+		flow->tunnels ? ecn_frames_json(flow->outer_ecn) : json_null());
 	json_object_set_new(doc, "tunnels", flow_tunnels_json(flow));
 	json_object_set_new(doc, "dscp", dscps_json(flow));
 	json_object_set_new(doc, "operations", operations_json(flow));
+	json_object_set_new(doc, "operation_frames", operation_frames_json(flow));
 	set_count(doc, "first_frame", flow->first_frame);
 	return doc;
 }

@@ -133,7 +133,7 @@ static json_t *health_json(const struct flow *flow)
 
 	for (size_t i = 0; i < NAK_CODES; i++)
 		json_object_set_new(naks, codes[i], json_integer(flow->naks[i]));
-	return json_pack("{s:o, s:I, s:i, s:i, s:o, s:o}", "naks", naks, "rnr",
+	return json_pack("{s:o, s:I, s:[i], s:i, s:o, s:o}", "naks", naks, "rnr",
 		(json_int_t)flow->rnr, "dscp", flow->tos >> 2, "packet_bytes_max", flow->bytes_max,
 		"ecn", names_json(ecn, sizeof(ecn) / sizeof(ecn[0]), flow->ecn_seen), "operations",
 		names_json(operations, OPERATION_COUNT, flow->operations));

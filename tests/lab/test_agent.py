@@ -239,7 +239,7 @@ def test_flows(cases: Cases, lab: Lab) -> None:
         for key, way in ways.items():
             flow = after["gw"][key]
             what = (flow["operations"], flow["dscp"], flow["class"], flow["rnr"], sum(flow["naks"].values()))
-            wanted = (["write"] if key[1] == RECEIVER_ADDRESS else ["ack"], 26, "roce", 0, way["naks"])
+            wanted = (["write"] if key[1] == RECEIVER_ADDRESS else ["ack"], [26], "roce", 0, way["naks"])
             expect_equal(what, wanted, f"operations, DSCP, class, RNRs, NAKs of {key}")
 
     with cases.case("flows_naks_gaps_and_retransmissions_agree_with_the_peers"):
