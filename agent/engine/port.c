@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/tags.h"
+#include "netlink/ethtool.h"
 #include "netlink/link_upper.h"
 #include "netlink/tc.h"
 #include "policy/compile.h"
@@ -82,7 +83,7 @@ static uint64_t port_speed_bps(const struct engine_port *port)
 	uint64_t speed_bps = port->policy->speed_bps;
 
 	if (!speed_bps)
-		speed_bps = link_speed_bps(port->policy->name);
+		speed_bps = ethtool_speed_bps(port->policy->name);
 	if (!speed_bps)
 		speed_bps = port->policy->rate_bps;
 	return speed_bps > SPEED_MIN_BPS ? speed_bps : SPEED_MIN_BPS;

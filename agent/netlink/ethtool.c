@@ -95,3 +95,17 @@ int ethtool_feature(const char *port, const char *feature, bool *on)
 	close(fd);
 	return code;
 }
+
+uint64_t ethtool_speed_bps(const char *port)
+{
+	struct ethtool_cmd request = {.cmd = ETHTOOL_GSET};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t mbit = 0;
+
+	if (fd < 0)
+		return 0;
+	if (!ask(fd, port, &request))
+		mbit = ethtool_cmd_speed(&request);
+	close(fd);
+	return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit * 1000000ull;
+}

@@ -4,6 +4,7 @@
 #define QUENCH_ETHTOOL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Is the interface's feature on? It goes by the kernel's name for it ("rx-vlan-hw-parse"), which
@@ -11,5 +12,8 @@
  * such feature.
  */
 int ethtool_feature(const char *port, const char *feature, bool *on);
+
+/* What the driver says of the link's speed, in bit/s; 0: nothing. */
+uint64_t ethtool_speed_bps(const char *port);
 
 #endif

@@ -4,16 +4,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/ethtool.h>
 #include <linux/if_arp.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/rtnetlink.h>
-#include <linux/sockios.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -256,22 +252,6 @@ int link_blank(int fd, int ifindex)
 		       sizeof(to)) < 0
 		       ? -errno
 		       : 0;
-}
-
-uint64_t link_speed_bps(const char *name)
-{
-	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
-	struct ifreq request = {.ifr_data = (void *)&cmd};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	uint32_t mbit = 0;
-
-	if (fd < 0)
-		return 0;
-	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-	if (!ioctl(fd, SIOCETHTOOL, &request))
-		mbit = ethtool_cmd_speed(&cmd);
-	close(fd);
-	return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit * 1000000ull;
 }
 
 int link_watch_open(struct qerr *err)

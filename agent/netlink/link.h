@@ -60,7 +60,4 @@ int link_kick(int fd, int ifindex, uint32_t priority);
 int link_blank_open(uint32_t mark, struct qerr *err);
 int link_blank(int fd, int ifindex);
 
-/* What the driver says of the link's speed, in bit/s; 0: nothing. */
-uint64_t link_speed_bps(const char *name);
-
 #endif

@@ -47,7 +47,6 @@ static bool trusts_disagree(const struct wire_frame *f)
 	return f->pcp == 3 && (f->l3 == L3_IPV4 || f->l3 == L3_IPV6) && f->tos >> 2 == 26;
 }
 
-<<<<<<< HEAD
 /* A PFC frame that the port does not obey in any priority, read byte by byte. */
 static void add_pfc(struct port_stats *want, const __u8 *m)
 {
@@ -67,9 +66,6 @@ static void add_pfc(struct port_stats *want, const __u8 *m)
 	}
 }
 
-/* What the counters must be after that one frame. */
-static struct port_stats stats_of_one(const struct wire_frame *f, const __u8 *frame)
-=======
 /* The port trusts the DSCP, and where there is none the PCP. */
 static int class_of(const struct wire_frame *f)
 {
@@ -80,9 +76,8 @@ static int class_of(const struct wire_frame *f)
 	return f->pcp == 3 ? OTHER_CLASS : CLASSES_MAX;
 }
 
-/* What the counters must be after one frame of that kind. */
-static struct port_stats stats_of_one(const struct wire_frame *f)
->>>>>>> c20caad (What stays silent elsewhere is said: NICs that take off the VLAN tags a port goes by, RoCE in lossy classes and in none)
+/* What the counters must be after that one frame. */
+static struct port_stats stats_of_one(const struct wire_frame *f, const __u8 *frame)
 {
 	struct port_stats want = {0};
 
