@@ -40,6 +40,7 @@ int cli_check(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_flows(int argc, char **argv);
 int cli_events(int argc, char **argv);
+int cli_reload(int argc, char **argv);
 int cli_release(int argc, char **argv);
 int cli_analyze(int argc, char **argv);
 int cli_headroom(int argc, char **argv);

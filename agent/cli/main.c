@@ -17,6 +17,7 @@ static const struct command {
 	{"events", cli_events, "what happened to ports and agent lately"},
 	{"analyze", cli_analyze, "what is in a capture file, or on a mirror port"},
 	{"headroom", cli_headroom, "what a lossless queue must hold after XOFF, and its marks"},
+	{"reload", cli_reload, "take the policy file again, in place"},
 	{"release", cli_release, "stop the agent, take everything off, restore"},
 	{"guardian", cli_guardian, NULL}, /* the agent starts it */
 };

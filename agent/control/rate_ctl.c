@@ -191,6 +191,26 @@ void rate_ctl_init(struct rate_ctl *s, const struct rate_params *p)
 	};
 }
 
+static double within(double rate_bps, const struct rate_params *p)
+{
+	return fmin(fmax(rate_bps, (double)p->min_rate_bps), (double)p->line_rate_bps);
+}
+
+void rate_ctl_renew(
+	struct rate_ctl *s, const struct rate_params *before, const struct rate_params *p)
+{
+	if (!s->limited || before->variant != p->variant) {
+		rate_ctl_init(s, p);
+		return;
+	}
+	s->rate_bps = within(s->rate_bps, p);
+	s->target_bps = fmax(within(s->target_bps, p), s->rate_bps);
+	if (p->variant == RATE_NVIDIA)
+		s->alpha = floor(s->alpha * 1024) / 1024;
+	if (s->bytes_left > p->byte_counter_bytes)
+		s->bytes_left = p->byte_counter_bytes;
+}
+
 bool rate_ctl_cnp(struct rate_ctl *s, const struct rate_params *p, uint64_t now_ns)
 {
 	return variants[p->variant]->cnp(s, p, now_ns);

@@ -101,6 +101,13 @@ bool rate_params_valid(const struct rate_params *p);
 void rate_ctl_init(struct rate_ctl *s, const struct rate_params *p);
 
 /*
+ * The parameters are p from here on, and were before: the QP keeps its rate, within the new bounds;
+ * with another variant it starts again at line rate.
+ */
+void rate_ctl_renew(
+	struct rate_ctl *s, const struct rate_params *before, const struct rate_params *p);
+
+/*
  * A CNP for this QP at now_ns. Of what is due at that very moment, stages come first and a NIC's
  * timers after. Never leads below min_rate_bps. False if it came too soon and was ignored.
  */

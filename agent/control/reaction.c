@@ -344,6 +344,25 @@ void reaction_forget(struct reaction *r, uint32_t class_index)
 	mark(r, class_index);
 }
 
+bool reaction_renew(struct reaction *r, const struct rate_params *params, double step)
+{
+	uint32_t i;
+
+	if (!rate_params_valid(params) || !isfinite(step) || step < 0)
+		return false;
+	for (i = 0; i < r->classes; i++) {
+		bool was = r->controls[i].limited;
+
+		rate_ctl_renew(&r->controls[i], &r->params, params);
+		count_limited(r, was, r->controls[i].limited);
+		if (rate_now_bps(&r->controls[i]) != r->deliveries[i].sent_bps)
+			mark(r, i);
+	}
+	r->params = *params;
+	r->step = step;
+	return true;
+}
+
 uint32_t reaction_limited(const struct reaction *r)
 {
 	return r->limited;

@@ -68,6 +68,12 @@ void reaction_retry(struct reaction *r, uint32_t class_index);
  */
 void reaction_forget(struct reaction *r, uint32_t class_index);
 
+/*
+ * Other parameters and another step for all QPs, which keep their rates within the new bounds (see
+ * rate_ctl_renew). False, and nothing changes, when they are out of range.
+ */
+bool reaction_renew(struct reaction *r, const struct rate_params *params, double step);
+
 /* How many QPs are limited, as of the last call that brought them up to date. */
 uint32_t reaction_limited(const struct reaction *r);
 

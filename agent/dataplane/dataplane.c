@@ -164,23 +164,23 @@ static bool link_is_alive(int fd, int ifindex)
 	return !bpf_obj_get_info_by_fd(fd, &info, &len) && (int)info.xdp.ifindex == ifindex;
 }
 
-static bool has_link(const struct dataplane *dp, const char *what, int ifindex)
+static int held_link(const struct dataplane *dp, const char *what, int ifindex)
 {
 	for (size_t i = 0; i < dp->links_count; i++)
 		if (dp->links[i].ifindex == ifindex && !strcmp(dp->links[i].what, what))
-			return true;
-	return false;
+			return dp->links[i].fd;
+	return -1;
 }
 
-/* Put our program into the link that an earlier agent pinned, if it is there and alive. */
+/* Put our program into the link that we hold, or that an earlier agent pinned, if it is alive. */
 static bool adopt_link(
 	struct dataplane *dp, const char *what, int ifindex, const struct bpf_program *program)
 {
 	char path[LINK_PATH_MAX];
-	int fd;
+	int fd = held_link(dp, what, ifindex);
 
-	if (has_link(dp, what, ifindex))
-		return true;
+	if (fd >= 0)
+		return !bpf_link_update(fd, bpf_program__fd(program), NULL);
 	link_path(dp, what, ifindex, path);
 	fd = bpf_obj_get(path);
 	if (fd < 0)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/port.h"
+#include "engine/reload.h"
 #include "engine/require.h"
 #include "engine/show.h"
 #include "engine/state.h"
@@ -49,6 +50,12 @@ static int plan_marks(struct engine *engine, struct qerr *err)
 			 : 0;
 }
 
+int engine_plan_conf(struct engine *engine, struct qerr *err)
+{
+	compile_conf(engine->policy, &engine->conf);
+	return plan_marks(engine, err);
+}
+
 static int plan(struct engine *engine, struct qerr *err)
 {
 	for (size_t i = 0; i < engine->policy->ports_count; i++) {
@@ -58,8 +65,7 @@ static int plan(struct engine *engine, struct qerr *err)
 			return code;
 		engine->ports_count++;
 	}
-	compile_conf(engine->policy, &engine->conf);
-	return plan_marks(engine, err);
+	return engine_plan_conf(engine, err);
 }
 
 /* What must be equal for an earlier agent's maps and queues to be taken over, as one number. */
@@ -190,24 +196,32 @@ static void note(void *arg, const char *fmt, ...)
 	events_note(&engine->events, "%s", text);
 }
 
+void engine_fast_ports(const struct engine *engine, struct fast_port ports[POLICY_PORTS_MAX])
+{
+	for (size_t i = 0; i < engine->ports_count; i++) {
+		const struct engine_port *port = &engine->ports[i];
+
+		ports[i] = (struct fast_port){
+			.ifindex = port->gone ? 0 : port->link.ifindex,
+			.slot = port->conf.slot,
+			.qp_base = port->conf.qp_base,
+			.spec = port->spec,
+			.dcqcn = port->dcqcn,
+			.obeyed = port->conf.obeyed,
+			.byte_ps = port->conf.byte_ps,
+			.pause_ns =
+				(uint64_t)port->conf.pause_quanta * port->conf.quantum_ps / 1000,
+		};
+	}
+}
+
 static int start_fast(struct engine *engine, struct qerr *err)
 {
 	struct fast_port ports[POLICY_PORTS_MAX];
 	const struct fast_calls calls = {
 		.beat = beat, .qdisc_gone = tell_qdisc_gone, .note = note, .arg = engine};
 
-	for (size_t i = 0; i < engine->ports_count; i++)
-		ports[i] = (struct fast_port){
-			.ifindex = engine->ports[i].link.ifindex,
-			.slot = engine->ports[i].conf.slot,
-			.qp_base = engine->ports[i].conf.qp_base,
-			.spec = engine->ports[i].spec,
-			.dcqcn = engine->ports[i].dcqcn,
-			.obeyed = engine->ports[i].conf.obeyed,
-			.byte_ps = engine->ports[i].conf.byte_ps,
-			.pause_ns = (uint64_t)engine->ports[i].conf.pause_quanta *
-				    engine->ports[i].conf.quantum_ps / 1000,
-		};
+	engine_fast_ports(engine, ports);
 	return fast_start(&engine->fast, engine->policy, engine->dp, ports, engine->ports_count,
 		engine->adopt, &calls, err);
 }
@@ -221,6 +235,7 @@ static int open_signals(struct engine *engine, struct qerr *err)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread starts */
 	signal(SIGPIPE, SIG_IGN);
 	engine->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
@@ -355,7 +370,14 @@ struct watch {
 
 static void on_signal(struct engine *engine)
 {
-	engine->release = true;
+	struct signalfd_siginfo info;
+
+	if (read(engine->signal_fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGHUP)
+		json_decref(engine_reload(engine));
+	else
+		engine->release = true;
 }
 
 static void on_control(struct engine *engine)
@@ -482,6 +504,7 @@ int engine_run(
 	engine->control_fd = engine->signal_fd = engine->gone_fd = engine->links_fd = -1;
 	pthread_mutex_init(&engine->nl_lock, NULL);
 	events_init(&engine->events);
+	engine->reload_result = "ok";
 	code = guardian_prepare(&engine->guardian, err);
 	if (!code)
 		code = start(engine, err);
@@ -492,6 +515,7 @@ int engine_run(
 	stop(engine, code);
 	pthread_mutex_destroy(&engine->nl_lock);
 	pthread_mutex_destroy(&engine->events.lock);
+	free(engine->reloaded);
 	free(engine);
 	return code;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,6 +27,7 @@ enum {
 	ROUND_LOOKS_MAX = 16,
 	CHANGES_MAX = 512,		  /* rates sent in one go */
 	SCAN_NS = FAST_BEAT_MS * 1000000, /* between two looks for idle QPs */
+	RELOAD_SECONDS = 5,
 	GRACE_NS = 20000000, /* after taking a class back: no frame is still being steered */
 };
 
@@ -49,12 +51,22 @@ struct port {
 	_Atomic uint32_t new_mtu_bytes;
 };
 
+/* A changed policy on its way to the thread. */
+struct reload {
+	const struct policy *policy;
+	const struct fast_port *ports;
+	size_t ports_count;
+	sem_t done;
+};
+
 struct fast {
 	pthread_t thread;
 	bool started;
 	int epoll_fd, timer_fd, gates_fd, stop_fd;
 	uint64_t gates_due_ns; /* what gates_fd is set to */
-	bool ticking;	       /* the timer runs at tick speed */
+	_Atomic bool stopping;
+	struct reload *_Atomic reload; /* to be taken up; NULL: nothing */
+	bool ticking;		       /* the timer runs at tick speed */
 	const struct policy *policy;
 	struct dataplane *dp;
 	struct rtnl *nl;
@@ -115,15 +127,21 @@ static void apply_pairs(
 	atomic_store_explicit(&fast->gauges.pairs, pairs_count(fast->pairs), memory_order_relaxed);
 }
 
+static struct endpoint endpoint_of(const struct policy_endpoint *from)
+{
+	struct endpoint end = {.qpn = from->qpn};
+
+	memcpy(end.addr, &from->addr, sizeof(end.addr));
+	return end;
+}
+
 static void add_policy_pairs(struct fast *fast)
 {
 	for (size_t i = 0; i < fast->policy->pairs_count; i++) {
-		const struct policy_pair *pair = &fast->policy->pairs[i];
-		struct endpoint a = {.qpn = pair->a.qpn}, b = {.qpn = pair->b.qpn};
+		struct endpoint a = endpoint_of(&fast->policy->pairs[i].a);
+		struct endpoint b = endpoint_of(&fast->policy->pairs[i].b);
 		struct pairs_changes changes;
 
-		memcpy(a.addr, &pair->a.addr, sizeof(a.addr));
-		memcpy(b.addr, &pair->b.addr, sizeof(b.addr));
 		changes = pairs_add(fast->pairs, &a, &b);
 		apply_pairs(fast, &changes, PAIR_POLICY);
 	}
@@ -470,6 +488,61 @@ static void take_events(struct fast *fast)
 	send_cuts(fast);
 }
 
+static void set_scan(struct fast *fast)
+{
+	uint64_t lease_ns = fast->policy->dcqcn.lease_ns;
+
+	fast->scan_ns = lease_ns && lease_ns / 2 < SCAN_NS ? lease_ns / 2 : SCAN_NS;
+}
+
+static bool has_pair(const struct policy *policy, const struct policy_pair *pair)
+{
+	for (size_t i = 0; i < policy->pairs_count; i++)
+		if (!memcmp(&policy->pairs[i], pair, sizeof(*pair)))
+			return true;
+	return false;
+}
+
+/* Pairs that the policy no longer names end; those that it names now are added. */
+static void follow_pairs(struct fast *fast, const struct policy *before)
+{
+	for (size_t i = 0; i < before->pairs_count; i++) {
+		struct pairs_changes changes;
+		struct endpoint a, b;
+
+		if (has_pair(fast->policy, &before->pairs[i]))
+			continue;
+		a = endpoint_of(&before->pairs[i].a);
+		b = endpoint_of(&before->pairs[i].b);
+		changes = pairs_remove(fast->pairs, &a, &b);
+		apply_pairs(fast, &changes, PAIR_POLICY);
+	}
+	add_policy_pairs(fast);
+}
+
+/* A changed policy: from here on the old one is not looked at. */
+static void take_reload(struct fast *fast)
+{
+	struct reload *reload = atomic_exchange(&fast->reload, NULL);
+	const struct policy *before = fast->policy;
+
+	if (!reload)
+		return;
+	fast->policy = reload->policy;
+	for (size_t i = 0; i < reload->ports_count; i++) {
+		struct port *port = &fast->ports[reload->ports[i].slot];
+
+		port->conf = reload->ports[i];
+		if (port->reaction)
+			reaction_renew(port->reaction, &port->conf.dcqcn, fast->policy->dcqcn.step);
+	}
+	gates_follow(fast->gates, fast->policy, reload->ports, reload->ports_count);
+	follow_pairs(fast, before);
+	set_scan(fast);
+	set_timer(fast, fast->ticking);
+	sem_post(&reload->done);
+}
+
 /* Everything that is due now, pauses first. Polling, the ring says nothing through epoll. */
 static void take_turn(struct fast *fast, bool tick)
 {
@@ -486,6 +559,15 @@ static void take_turn(struct fast *fast, bool tick)
 	set_gates_timer(fast);
 }
 
+/* Another thread wants something. */
+static void take_call(struct fast *fast)
+{
+	uint64_t calls;
+
+	if (read(fast->stop_fd, &calls, sizeof(calls)) > 0)
+		take_reload(fast);
+}
+
 static void *loop(void *arg)
 {
 	struct fast *fast = arg;
@@ -499,8 +581,10 @@ static void *loop(void *arg)
 		bool tick = false;
 
 		for (int i = 0; i < n; i++) {
-			if (ready[i].data.fd == fast->stop_fd)
+			if (ready[i].data.fd == fast->stop_fd && fast->stopping)
 				return NULL;
+			if (ready[i].data.fd == fast->stop_fd)
+				take_call(fast);
 			tick |= ready[i].data.fd == fast->timer_fd;
 		}
 		take_turn(fast, tick);
@@ -620,9 +704,7 @@ int fast_start(struct fast **out, const struct policy *policy, struct dataplane 
 	fast->counters = dataplane_counters(dp);
 	fast->calls = *calls;
 	fast->started_ns = now_ns();
-	fast->scan_ns = SCAN_NS;
-	if (policy->dcqcn.lease_ns && policy->dcqcn.lease_ns / 2 < SCAN_NS)
-		fast->scan_ns = policy->dcqcn.lease_ns / 2;
+	set_scan(fast);
 	fast->epoll_fd = fast->timer_fd = fast->gates_fd = fast->stop_fd = -1;
 	code = open_ports(fast, ports, ports_count, err);
 	if (!code)
@@ -658,6 +740,7 @@ void fast_stop(struct fast *fast)
 {
 	if (!fast)
 		return;
+	fast->stopping = true;
 	if (fast->started && write(fast->stop_fd, &(uint64_t){1}, sizeof(uint64_t)) > 0)
 		pthread_join(fast->thread, NULL);
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++)
@@ -672,6 +755,30 @@ void fast_stop(struct fast *fast)
 	free(fast->classes);
 	free(fast->rates_bps);
 	free(fast);
+}
+
+int fast_reload(struct fast *fast, const struct policy *policy, const struct fast_port *ports,
+	size_t ports_count, struct qerr *err)
+{
+	struct reload reload = {.policy = policy, .ports = ports, .ports_count = ports_count};
+	struct timespec until;
+
+	for (size_t i = 0; i < ports_count; i++)
+		if (ports[i].spec.qp_count && !rate_params_valid(&ports[i].dcqcn))
+			return qerr_set(
+				err, -EINVAL, "DCQCN's parameters do not fit the port's rate");
+	sem_init(&reload.done, 0, 0);
+	atomic_store(&fast->reload, &reload);
+	if (write(fast->stop_fd, &(uint64_t){1}, sizeof(uint64_t)) < 0)
+		return qerr_set(err, -errno, "cannot wake the fast thread: %s", strerror(errno));
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += RELOAD_SECONDS;
+	while (sem_timedwait(&reload.done, &until) && errno == EINTR)
+		;
+	if (atomic_exchange(&fast->reload, NULL))
+		return qerr_set(err, -ETIMEDOUT, "the fast thread does not answer");
+	sem_destroy(&reload.done);
+	return 0;
 }
 
 void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes)

@@ -66,6 +66,14 @@ void fast_stop(struct fast *fast);
  */
 void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes);
 
+/*
+ * Another policy, and the same ports as it has them (copied), from now on; QPs keep their rates.
+ * Returns once the thread has nothing to do with the old one any more: 0, -EINVAL when DCQCN's
+ * parameters do not fit a port (then nothing changes), -ETIMEDOUT when the thread hangs.
+ */
+int fast_reload(struct fast *fast, const struct policy *policy, const struct fast_port *ports,
+	size_t ports_count, struct qerr *err);
+
 const struct fast_gauges *fast_gauges(const struct fast *fast);
 
 /* The rate that DCQCN holds QP class index (of the pool arrays) to; 0: none. */

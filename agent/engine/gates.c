@@ -365,6 +365,28 @@ void gates_renew(struct gates *gates, uint32_t slot, int ifindex, uint32_t mtu_b
 		gates_hear(gates, port, clock_ns());
 }
 
+static void follow_port(struct gates *gates, const struct fast_port *conf)
+{
+	struct gate_port *port = &gates->ports[conf->slot];
+
+	if (!port->pauses)
+		return;
+	port->conf = *conf;
+	for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++)
+		if (!(conf->obeyed >> gates->policy->classes[cls].priority & 1))
+			gate_force_open(gates, port, cls);
+	gates_hear(gates, port, clock_ns());
+	gates_watch(gates, port, clock_ns());
+}
+
+void gates_follow(struct gates *gates, const struct policy *policy, const struct fast_port *ports,
+	size_t ports_count)
+{
+	gates->policy = policy;
+	for (size_t i = 0; i < ports_count; i++)
+		follow_port(gates, &ports[i]);
+}
+
 static void open_port(struct gates *gates, const struct fast_port *conf)
 {
 	struct gate_port *port = &gates->ports[conf->slot];

@@ -36,6 +36,13 @@ void gates_run(struct gates *gates, uint64_t now_ns);
 /* Now and then: what an event lost to a full ring would have said, and alarms. */
 void gates_look_over(struct gates *gates, uint64_t now_ns);
 
+/*
+ * Another policy, and the ports as it has them, in the same slots. Who no longer obeys goes on, and
+ * so does a peer that is no longer paused.
+ */
+void gates_follow(struct gates *gates, const struct policy *policy, const struct fast_port *ports,
+	size_t ports_count);
+
 /* The port's queues are new, or it has another ifindex (0: none) or MTU: all gates are open. */
 void gates_renew(struct gates *gates, uint32_t slot, int ifindex, uint32_t mtu_bytes);
 

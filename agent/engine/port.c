@@ -191,6 +191,65 @@ int port_install(struct engine *engine, struct engine_port *port, struct qerr *e
 	return dataplane_set_port(engine->dp, ifindex, &port->conf, err);
 }
 
+void port_follow(struct engine *engine, size_t i)
+{
+	enum { KEPT = PORT_ARMED };
+	struct engine_port *port = &engine->ports[i];
+	uint32_t kept = port->conf.flags & KEPT;
+
+	port->policy = &engine->policy->ports[i];
+	port->speed_bps = port_speed_bps(port);
+	port->conf.flags = compile_port_flags(engine->policy, port->policy) | kept;
+	port->conf.reaction_class = compile_reaction_class(engine->policy);
+	port->conf.obeyed = port->conf.pausing = 0;
+	compile_port_pfc(engine->policy, port->policy, port->speed_bps, &port->conf);
+	plan_spec(engine, port);
+}
+
+/* What a live tree is changed in: not its gates, nor its QP classes. */
+static size_t drop_fast(struct tc_object *list, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		bool qp_class = list[i].kind == TC_HTB_CLASS && list[i].handle >> 16 != TREE_ROOT &&
+				(list[i].handle & 0xffff) >= MINOR_QP;
+
+		if (list[i].kind != TC_TBF && !qp_class)
+			list[kept++] = list[i];
+	}
+	return kept;
+}
+
+static int change_tree(struct engine *engine, struct engine_port *port, struct qerr *err)
+{
+	struct tc_object *list;
+	size_t n;
+	int code = tree_build(&port->spec, &list, &n, err);
+
+	if (code)
+		return code;
+	code = tree_adopt(engine->nl, port->link.ifindex, list, drop_fast(list, n), err);
+	free(list);
+	return code;
+}
+
+int port_apply(struct engine *engine, struct engine_port *port, struct qerr *err)
+{
+	int ifindex = port->link.ifindex, code = 0;
+
+	if (port->gone)
+		return 0;
+	if (has_hooks(engine, port)) {
+		code = dataplane_attach_tc(
+			engine->dp, port->policy->name, ifindex, port->conf.flags, err);
+		port->conf.flags |= code ? 0 : PORT_ARMED;
+	}
+	if (!code)
+		code = dataplane_set_port(engine->dp, ifindex, &port->conf, err);
+	return code || !port->has_tree ? code : change_tree(engine, port, err);
+}
+
 void port_disarm(struct engine *engine, struct engine_port *port)
 {
 	port->conf.flags &=

@@ -36,4 +36,13 @@ void port_disarm(struct engine *engine, struct engine_port *port);
 /* Let the queues run empty and delete them. */
 void port_remove_queues(struct engine *engine, struct engine_port *port);
 
+/* Plan the port anew for a changed policy of the same shape; nothing is done to it yet. */
+void port_follow(struct engine *engine, size_t i);
+
+/*
+ * Give the kernel what was planned: rates and limits are changed in place. What belongs to the fast
+ * thread, gates and QP classes, stays as it is.
+ */
+int port_apply(struct engine *engine, struct engine_port *port, struct qerr *err);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/port.h"
+#include "engine/reload.h"
 #include "engine/state.h"
 #include "netlink/tc.h"
 #include "observe/snapshot.h"
@@ -59,16 +60,17 @@ static struct snapshot *take_snapshot(struct engine *engine)
 
 	if (!s)
 		return NULL;
+	pthread_mutex_lock(&engine->nl_lock);
 	snprintf(s->instance, sizeof(s->instance), "%s", engine->instance->name);
 	snprintf(s->policy_path, sizeof(s->policy_path), "%s", engine->policy_path);
 	s->policy_loaded_at = engine->loaded_at;
+	s->policy_result = engine->reload_result;
 	s->classes_count = engine->policy->classes_count;
 	memcpy(s->classes, engine->policy->classes, sizeof(s->classes));
 	s->now_ns = engine_now_ns();
 	s->pairs = gauges->pairs;
 	s->counters = *dataplane_counters(engine->dp);
 	s->ports_count = engine->ports_count;
-	pthread_mutex_lock(&engine->nl_lock);
 	for (size_t i = 0; i < engine->ports_count; i++)
 		snapshot_port(engine, i, &s->ports[i]);
 	pthread_mutex_unlock(&engine->nl_lock);
@@ -164,6 +166,7 @@ json_t *show_answer(void *arg, const char *command)
 		{"status", show_status},
 		{"flows", show_flows},
 		{"events", show_events},
+		{"reload", engine_reload},
 		{"release", on_release},
 	};
 

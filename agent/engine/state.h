@@ -39,6 +39,8 @@ struct engine_port {
 struct engine {
 	struct instance *instance;
 	const struct policy *policy;
+	struct policy *reloaded; /* policy, if it is not the one that the agent started with */
+	const char *reload_result; /* of the last reload; a constant */
 	const char *policy_path;
 	time_t loaded_at;
 	uint64_t started_ns; /* CLOCK_MONOTONIC */
@@ -68,6 +70,12 @@ struct engine {
  * whatever happens to us.
  */
 int engine_save(const struct engine *engine, struct qerr *err);
+
+/* conf from the policy, for the ports as they are. */
+int engine_plan_conf(struct engine *engine, struct qerr *err);
+
+/* The ports as the fast thread needs them. */
+void engine_fast_ports(const struct engine *engine, struct fast_port ports[POLICY_PORTS_MAX]);
 
 /* CLOCK_MONOTONIC. */
 uint64_t engine_now_ns(void);

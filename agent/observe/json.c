@@ -92,7 +92,7 @@ json_t *snapshot_status_json(const struct snapshot *snapshot)
 	return json_pack("{s:i, s:s, s:o, s:o, s:I, s:{s:s, s:I, s:s}}", "version", 1, "instance",
 		snapshot->instance, "ports", ports, "classes", classes, "qps_limited",
 		(json_int_t)limited, "policy", "path", snapshot->policy_path, "loaded_at",
-		(json_int_t)snapshot->policy_loaded_at, "result", "ok");
+		(json_int_t)snapshot->policy_loaded_at, "result", snapshot->policy_result);
 }
 
 static json_t *address_json(const __be32 addr[4])

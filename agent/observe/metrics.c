@@ -2,6 +2,7 @@
 // The Prometheus text: one row a metric, four line shapes.
 #include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "observe/snapshot.h"
 
@@ -358,6 +359,11 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 	write_gates(snapshot, out);
 	for (size_t i = 0; i < sizeof(port_values) / sizeof(port_values[0]); i++)
 		write_port_value_row(&port_values[i], snapshot, out);
+	write_one(out, "quench_policy_last_reload_successful", "gauge",
+		"1: the policy in force is what its file said when it was last read.",
+		!strcmp(snapshot->policy_result, "ok"));
+	write_one(out, "quench_policy_loaded_timestamp_seconds", "gauge",
+		"When the policy in force was read.", snapshot->policy_loaded_at);
 	write_one(out, "quench_pairs", "gauge", "QP pairs that are known.", snapshot->pairs);
 	write_one(out, "quench_cnp_handled_total", "counter", "CNPs that changed a rate.",
 		snapshot->counters.cnps_handled);

@@ -34,6 +34,7 @@ struct snapshot {
 	char instance[64];
 	char policy_path[256];
 	uint64_t policy_loaded_at; /* seconds since the epoch */
+	const char *policy_result; /* of the last reload: "ok", or why the old policy is in force */
 	size_t ports_count;
 	struct snapshot_port ports[SLOTS_MAX];
 	size_t classes_count;

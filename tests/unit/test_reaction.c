@@ -362,6 +362,60 @@ static void forget_then_same_generation_starts_anew(void **state)
 	assert_change(&out[0], 3, 8, 20000);
 }
 
+static void renewed_parameters_keep_a_limited_rate(void **state)
+{
+	struct rate_params slower = params;
+	struct reaction *r = *state;
+
+	slower.additive_bps = 1000000;
+	reaction_cnp(r, 3, 1, 1000);
+	reaction_cuts(r, out, CLASSES);
+	assert_true(reaction_renew(r, &slower, 0.02));
+	assert_true(reaction_rate_bps(r, 3) == params.line_rate_bps / 2);
+	assert_int_equal(reaction_limited(r), 1);
+}
+
+static void renewed_bounds_hold_for_all(void **state)
+{
+	struct rate_params lower = params;
+	struct reaction *r = *state;
+
+	lower.line_rate_bps = 10000000000;
+	reaction_cnp(r, 3, 1, 1000);
+	reaction_cuts(r, out, CLASSES);
+	assert_true(reaction_renew(r, &lower, 0.02));
+	assert_true(reaction_rate_bps(r, 3) == lower.line_rate_bps);
+	assert_true(reaction_rate_bps(r, 4) == lower.line_rate_bps);
+	/* every class has the old line rate in the kernel */
+	assert_int_equal(reaction_tick(r, 2000, out, CLASSES), CLASSES);
+	assert_change(&out[4], 4, 0, 10000);
+}
+
+static void renewed_variant_starts_at_line_rate(void **state)
+{
+	struct rate_params fixed = params;
+	struct reaction *r = *state;
+
+	fixed.variant = RATE_FIXED;
+	reaction_cnp(r, 3, 1, 1000);
+	reaction_cuts(r, out, CLASSES);
+	assert_true(reaction_renew(r, &fixed, 0.02));
+	assert_int_equal(reaction_limited(r), 0);
+	assert_int_equal(reaction_tick(r, 2000, out, CLASSES), 1);
+	assert_change(&out[0], 3, 1, LINE_MBIT);
+}
+
+static void renewed_out_of_range_changes_nothing(void **state)
+{
+	struct rate_params bad = params;
+	struct reaction *r = *state;
+
+	bad.g = 0;
+	assert_false(reaction_renew(r, &bad, 0.02));
+	assert_false(reaction_renew(r, &params, -1));
+	assert_true(reaction_idle(r));
+}
+
 static void failed_change_is_written_again(void **state)
 {
 	struct reaction *r = *state;
@@ -516,6 +570,10 @@ int main(void)
 		PORT_TEST(forget_of_lowered_class_sends_line_rate),
 		PORT_TEST(forget_before_anything_was_sent_sends_nothing),
 		PORT_TEST(forget_then_same_generation_starts_anew),
+		PORT_TEST(renewed_parameters_keep_a_limited_rate),
+		PORT_TEST(renewed_bounds_hold_for_all),
+		PORT_TEST(renewed_variant_starts_at_line_rate),
+		PORT_TEST(renewed_out_of_range_changes_nothing),
 		PORT_TEST(failed_change_is_written_again),
 		cmocka_unit_test(sent_bytes_count_for_their_generation_only),
 		PORT_TEST(random_events_keep_the_kernel_in_step),
