@@ -386,9 +386,11 @@ static void renewed_bounds_hold_for_all(void **state)
 	assert_true(reaction_renew(r, &lower, 0.02));
 	assert_true(reaction_rate_bps(r, 3) == lower.line_rate_bps);
 	assert_true(reaction_rate_bps(r, 4) == lower.line_rate_bps);
-	/* every class has the old line rate in the kernel */
-	assert_int_equal(reaction_tick(r, 2000, out, CLASSES), CLASSES);
-	assert_change(&out[4], 4, 0, 10000);
+	/* every class has the old line rate in the kernel; the one just cut waits for its turn */
+	assert_int_equal(reaction_tick(r, 2000, out, CLASSES), CLASSES - 1);
+	assert_change(&out[3], 4, 0, 10000);
+	assert_int_equal(reaction_tick(r, 3000, out, CLASSES), 1);
+	assert_change(&out[0], 3, 1, 10000);
 }
 
 static void renewed_variant_starts_at_line_rate(void **state)
@@ -401,7 +403,8 @@ static void renewed_variant_starts_at_line_rate(void **state)
 	reaction_cuts(r, out, CLASSES);
 	assert_true(reaction_renew(r, &fixed, 0.02));
 	assert_int_equal(reaction_limited(r), 0);
-	assert_int_equal(reaction_tick(r, 2000, out, CLASSES), 1);
+	assert_int_equal(reaction_tick(r, 2000, out, CLASSES), 0); /* just cut: not its turn */
+	assert_int_equal(reaction_tick(r, 3000, out, CLASSES), 1);
 	assert_change(&out[0], 3, 1, LINE_MBIT);
 }
 
