@@ -64,10 +64,21 @@ static inline __attribute__((always_inline)) void on_roce(const struct wire_fram
 		stats->flows_full++;
 }
 
+/* Has a CNP of ours about the flow gone out so lately that its receiver's is about the same marks?
+ */
+static inline __attribute__((always_inline)) bool cnp_is_echo(
+	const struct conf *conf, const struct flow_key *data)
+{
+	struct pair *pair = bpf_map_lookup_elem(&pairs, data);
+	__u64 last = pair ? *(volatile __u64 *)&pair->last_cnp_ns : 0;
+
+	return last && bpf_ktime_get_ns() - last < conf->cnp_echo_ns;
+}
+
 /* A CNP goes from the data's receiver to its sender: the flow that it is about runs the other way.
  */
-static inline __attribute__((always_inline)) void on_cnp(
-	const struct wire_frame *f, const struct port_conf *port, struct port_stats *stats)
+static inline __attribute__((always_inline)) int on_cnp(const struct wire_frame *f,
+	const struct conf *conf, const struct port_conf *port, struct port_stats *stats)
 {
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &f->key);
 	struct flow_key data = {};
@@ -75,14 +86,19 @@ static inline __attribute__((always_inline)) void on_cnp(
 	stats->cnp_received++;
 	if (!pair) {
 		stats->cnp_unknown_pair++;
-		return;
+		return XDP_PASS;
 	}
 	__builtin_memcpy(data.src, f->key.dst, sizeof(data.src));
 	__builtin_memcpy(data.dst, f->key.src, sizeof(data.dst));
 	data.dst_qpn = pair->peer_qpn;
+	if (conf->cnp_echo_ns && cnp_is_echo(conf, &data)) {
+		stats->drops[PORT_DROP_CNP]++;
+		return XDP_DROP;
+	}
 	flow_note_cnp(&data);
 	if (port->flags & PORT_REACTION)
 		event_send_cnp(&data, port, stats);
+	return XDP_PASS;
 }
 
 static inline __attribute__((always_inline)) void on_cm(struct xdp_md *ctx,
@@ -122,7 +138,7 @@ static inline __attribute__((always_inline)) int on_other(struct xdp_md *ctx, st
 		break;
 	case WIRE_CNP:
 		if (!f->tunnel)
-			on_cnp(f, port, stats);
+			return on_cnp(f, conf, port, stats);
 		break;
 	case WIRE_CM:
 		if (!f->tunnel)

@@ -39,10 +39,30 @@ static void compile_protocols(const struct policy_protocols *from, struct conf *
 		conf->iwarp_ports[i] = WIRE_HTONS(from->iwarp_ports.port[i]);
 }
 
+/* How long a frame may wait in a queue at kmax, at the slowest gateway port. */
+static uint64_t slowest_queue_ns(const struct policy *policy)
+{
+	uint64_t slowest_ns = 0;
+
+	for (size_t p = 0; p < policy->ports_count; p++)
+		for (size_t c = 0; c < policy->classes_count; c++) {
+			uint64_t rate_bps = policy->ports[p].rate_bps, bits, wait_ns;
+
+			if (policy->ports[p].role != PORT_GATEWAY || !rate_bps)
+				continue;
+			bits = 8ull * policy->classes[c].ecn.kmax_bytes;
+			wait_ns = (uint64_t)(bits * 1e9 / rate_bps);
+			slowest_ns = wait_ns > slowest_ns ? wait_ns : slowest_ns;
+		}
+	return slowest_ns;
+}
+
 void compile_conf(const struct policy *policy, struct conf *conf)
 {
 	memset(conf, 0, sizeof(*conf));
 	conf->cnp_interval_ns = policy->cnp.interval_ns;
+	if (policy->cnp.generate == CNP_AT_MARK)
+		conf->cnp_echo_ns = policy->cnp.interval_ns + slowest_queue_ns(policy);
 	conf->slots = compile_slots(policy);
 	conf->cnp_tos = policy->cnp.dscp << 2;
 	conf->cnp_pcp = policy->cnp.priority;
@@ -76,6 +96,13 @@ static uint32_t trust_flags(enum port_trust trust)
 	return flags[trust];
 }
 
+/* A port that makes CNPs of what it sends out, marked just now or before. */
+static bool port_notifies(const struct policy *policy, const struct policy_port *port)
+{
+	return policy->cnp.generate == CNP_AT_MARK ||
+	       (policy->cnp.generate == CNP_ON_CE && port->notify);
+}
+
 static uint32_t role_flags(const struct policy *policy, const struct policy_port *port)
 {
 	bool notify = policy->cnp.generate != CNP_OFF;
@@ -84,7 +111,7 @@ static uint32_t role_flags(const struct policy *policy, const struct policy_port
 		return PORT_ENDS_PAUSE | PORT_REACTION | (notify ? PORT_NOTIFY_INGRESS : 0);
 	if (port->role == PORT_GATEWAY)
 		return PORT_ENDS_PAUSE | PORT_MARKS | (compile_pauses(policy) ? PORT_PAUSES : 0) |
-		       (notify && port->notify ? PORT_NOTIFY_EGRESS : 0);
+		       (port_notifies(policy, port) ? PORT_NOTIFY_EGRESS : 0);
 	return 0;
 }
 

@@ -73,7 +73,7 @@ static const struct field_word kind_words[] = {
 static const struct field_word generate_words[] = {
 	{"off", CNP_OFF, false},
 	{"on_ce", CNP_ON_CE, false},
-	{"at_mark", CNP_AT_MARK, true},
+	{"at_mark", CNP_AT_MARK, false},
 	{},
 };
 
@@ -194,7 +194,7 @@ const struct field policy_fields[] = {
 	  .help = "the notification point" },
 	{ SECTION_CNP, "generate", FIELD_WORD, .fallback = "on_ce", .words = generate_words,
 	  AT(struct policy_cnp, generate),
-	  .help = "on_ce: when a marked packet arrives" },
+	  .help = "on_ce: when a marked packet arrives; at_mark: as a gateway marks it" },
 	{ SECTION_CNP, "dscp", FIELD_COUNT, .min = "0", .max = "63", .fallback = "48",
 	  AT(struct policy_cnp, dscp),
 	  .help = "the DSCP of the CNPs; of no class" },

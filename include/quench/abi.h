@@ -90,6 +90,8 @@ _Static_assert(sizeof(struct class_conf) == 32, "class_conf");
 struct conf {
 	__u64 now_ns; /* CLOCK_MONOTONIC when the agent last looked: every ten seconds */
 	__u64 cnp_interval_ns;
+	__u64 cnp_echo_ns; /* a CNP about a flow this long after ours says nothing new; 0: it does
+			    */
 	__u32 pfc_budget_per_s; /* PFC frames that a port sends in a second at most */
 	__u32 slots;		/* ports + 1 */
 	__u8 cnp_tos;
@@ -103,7 +105,7 @@ struct conf {
 	__u8 pcp_class[8];   /* of each VLAN priority, or CLASS_NONE */
 	struct class_conf classes[CLASSES_MAX];
 };
-_Static_assert(sizeof(struct conf) == 384, "conf");
+_Static_assert(sizeof(struct conf) == 392, "conf");
 
 /*
  * skb->mark of a clone of ours, and of nothing else: the whole value says what it is to become. A
@@ -295,6 +297,7 @@ enum pause_suppressed {
 	X(STORM, "storm")	      /* the class is in a pause storm */                          \
 	X(STRAY_CLONE, "stray_clone") /* a clone that nothing turned into a CNP */                 \
 	X(MORPH, "morph_failed")      /* a clone that could not become one */                      \
+	X(CNP, "cnp_echo")	      /* a receiver's CNP about what ours has told already */      \
 	X(PAUSE, "pause_consumed")    /* MAC control frames end at the port */
 
 enum port_drop {

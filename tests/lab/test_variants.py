@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from demo import quench_run  # noqa: E402
-from lab import BOTTLENECK_BPS, NOISE_UDP_MBIT, POLICY, Cases, Fabric, LabError  # noqa: E402
-from lab import expect, expect_equal, lab_policy, policy_number, roce_frame_bytes_max, scaled_policy  # noqa: E402
+from demo import measure, quench_run  # noqa: E402
+from lab import BOTTLENECK_BPS, NOISE_UDP_MBIT, POLICY, Cases, Fabric, Lab, LabError  # noqa: E402
+from lab import expect, expect_equal, lab_policy, policy_number, policy_with, roce_frame_bytes_max, scaled_policy  # noqa: E402
 from test_loop import expect_promises, quiet  # noqa: E402
 
 SECONDS = 6
@@ -40,6 +40,28 @@ def test_variant(cases: Cases, name: str, fabric: Fabric) -> None:
             expect(share >= CLASS_SHARE_MIN, f"RoCE has {share:.3f}, not {CLASS_SHARE_MIN}")
             expect(result["tcp_bps"] > 0, "no TCP came")
             expect(udp_bps > NOISE_UDP_MBIT * 0.9e6, f"UDP: {udp_bps / 1e6:.1f} of {NOISE_UDP_MBIT} Mbit/s")
+
+
+def test_at_mark(cases: Cases) -> None:
+    """The gateway tells senders as it marks, and keeps what the receiver says about the same marks."""
+    with cases.case("at_mark_tells_each_sender_once_and_sooner"), Lab(senders=4) as lab:
+        base = lab.base_policy
+        for node in lab.nodes:
+            lab.base_policy = policy_with(base, generate="at_mark") if node == "gw" else base
+            lab.start_agent(node)
+        lab.base_policy = base
+        for node in lab.nodes:
+            lab.wait_ready(node)
+        result = measure(lab, SECONDS, quiet)
+        gw, r1 = lab.metrics("gw"), lab.metrics("r1")
+        sent, echoes = gw.total("quench_cnp_sent_total"), gw.total("quench_drops_total", reason="cnp_echo")
+        received = sum(lab.metrics(host).total("quench_cnp_received_total") for host in lab.hosts)
+        said = r1.total("quench_cnp_sent_total")
+        cases.note(f"{sent} CNPs at the mark, {echoes} of r1's {said} kept, goodput {result['goodput_share']:.3f}")
+        expect(sent > 100 and said > 100, "hardly a CNP: the case says nothing")
+        expect(received - sent <= 0.05 * said, f"{received} CNPs came to the senders, {sent} were the gateway's")
+        expect_equal((result["gateway_drops"], result["naks"], result["cnps_bad"]), (0, 0, 0), "drops, NAKs, bad CNPs")
+        expect(result["goodput_share"] >= GOODPUT_MIN, f"goodput {result['goodput_share']:.3f}")
 
 
 # The scaling rule
@@ -85,6 +107,7 @@ def main() -> int:
     test_rule(cases)
     for name, fabric in VARIANTS.items():
         test_variant(cases, name, fabric)
+    test_at_mark(cases)
     print(f"{time.monotonic() - started:.1f} s")
     return cases.exit_code()
 

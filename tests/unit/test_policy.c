@@ -528,7 +528,7 @@ static void policy_parse_bad_value_is_placed(void **state)
 			"up to "
 			"100%"},
 		{HEAD "cnp: {generate: no, dscp: -1, priority: 6.0, interval: 2s}\n",
-			"3:17: cnp.generate: \"no\" is not known; allowed off or on_ce\n"
+			"3:17: cnp.generate: \"no\" is not known; allowed off, on_ce or at_mark\n"
 			"3:27: cnp.dscp: \"-1\" has a sign; allowed 0 to 63\n"
 			"3:41: cnp.priority: \"6.0\" is not a whole number; allowed 0 to 7\n"
 			"3:56: cnp.interval: \"2s\" is out of range; allowed 1us to 1s"},
