@@ -10,7 +10,9 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* A REQ on its way to become a pair. */
+enum { BELIEFS_MAX = 65536 };
+
+/* A REQ on its way to become a pair, and until that is accepted. */
 struct handshake {
 	struct { /* hashed as bytes: no padding */
 		__be32 addr[4];
@@ -19,24 +21,36 @@ struct handshake {
 	} key;
 	__be32 dst[4];
 	uint32_t qpn;
+	uint32_t peer_qpn; /* the REP's; 0: none yet */
 	uint64_t seen_ns;
 	struct handshake *prev, *next; /* in use: by age; free: unordered */
 	UT_hash_handle hh;
 };
 
-struct pair;
+struct known_pair;
 
 struct pair_end {
 	struct endpoint self; /* hashed as bytes */
-	struct pair *pair;
+	struct known_pair *pair;
 	UT_hash_handle hh;
 };
 _Static_assert(sizeof(struct endpoint) == 20, "endpoint is hashed as bytes");
 
-struct pair {
+struct known_pair {
 	struct pair_end a, b;
-	bool fixed;		  /* from policy */
-	struct pair *prev, *next; /* learned: by age; else unordered */
+	enum pair_source source;
+	struct known_pair *prev, *next; /* from policy: unordered; else by age */
+};
+
+/* What answers say of one end's peer at one host. */
+struct belief {
+	struct endpoint self;
+	__be32 peer_addr[4];
+	uint32_t peer_qpn;
+	uint32_t psn;	/* of the last answer */
+	uint32_t count; /* of answers in a row that agree */
+	uint64_t seen_ns;
+	uint64_t muted_until_ns;
 };
 
 /*
@@ -47,10 +61,12 @@ struct pairs {
 	struct handshake *handshake_store, *handshakes_free, *handshakes_old;
 	struct handshake handshake_anchor;
 	struct handshake *by_id;
-	struct pair *pair_store, *pairs_free, *pairs_old, *pairs_fixed;
+	struct known_pair *pair_store, *pairs_free, *pairs_old, *pairs_fixed;
 	struct pair_end end_anchor;
 	struct pair_end *by_endpoint;
 	size_t handshakes, pairs;
+	struct belief *beliefs; /* by hash; a newer one takes an older one's place */
+	size_t beliefs_mask;
 };
 
 static bool qpn_valid(uint32_t qpn)
@@ -76,10 +92,12 @@ static struct endpoint endpoint_of(const __be32 addr[4], uint32_t qpn)
 	return e;
 }
 
-static void report(struct pairs_changes *changes, enum pairs_event event, const struct pair *pair)
+static void report(
+	struct pairs_changes *changes, enum pairs_event event, const struct known_pair *pair)
 {
 	changes->change[changes->count++] = (struct pairs_change){
 		.event = event,
+		.source = pair->source,
 		.a = pair->a.self,
 		.b = pair->b.self,
 	};
@@ -91,6 +109,15 @@ static bool anchor_tables(struct pairs *p)
 	HASH_ADD(hh, p->by_id, key, sizeof(p->handshake_anchor.key), (&p->handshake_anchor));
 	HASH_ADD(hh, p->by_endpoint, self, sizeof(p->end_anchor.self), (&p->end_anchor));
 	return p->by_id && p->by_endpoint;
+}
+
+static size_t power_of_two(size_t least)
+{
+	size_t power = 1024;
+
+	while (power < least && power < BELIEFS_MAX)
+		power *= 2;
+	return power;
 }
 
 struct pairs *pairs_new(size_t max_handshakes, size_t max_pairs)
@@ -105,7 +132,9 @@ struct pairs *pairs_new(size_t max_handshakes, size_t max_pairs)
 		return NULL;
 	p->handshake_store = calloc(max_handshakes, sizeof(*p->handshake_store));
 	p->pair_store = calloc(max_pairs, sizeof(*p->pair_store));
-	if (!p->handshake_store || !p->pair_store || !anchor_tables(p)) {
+	p->beliefs_mask = power_of_two(2 * max_pairs) - 1;
+	p->beliefs = calloc(p->beliefs_mask + 1, sizeof(*p->beliefs));
+	if (!p->handshake_store || !p->pair_store || !p->beliefs || !anchor_tables(p)) {
 		pairs_free(p);
 		return NULL;
 	}
@@ -124,6 +153,7 @@ void pairs_free(struct pairs *p)
 	HASH_CLEAR(hh, p->by_endpoint);
 	free(p->handshake_store);
 	free(p->pair_store);
+	free(p->beliefs);
 	free(p);
 }
 
@@ -143,7 +173,7 @@ static void drop_handshake(struct pairs *p, struct handshake *h)
 	HASH_DELETE(hh, p->by_id, h);
 	DL_DELETE(p->handshakes_old, h);
 	DL_PREPEND(p->handshakes_free, h);
-	p->handshakes--;
+	p->handshakes -= !h->peer_qpn;
 }
 
 static void expire_handshakes(struct pairs *p, uint64_t now_ns)
@@ -191,6 +221,7 @@ static void learn_req(struct pairs *p, const __be32 src[4], const __be32 dst[4],
 		return;
 	memcpy(h->dst, dst, sizeof(h->dst));
 	h->qpn = cm->qpn;
+	h->peer_qpn = 0;
 	h->seen_ns = now_ns;
 }
 
@@ -204,7 +235,7 @@ static struct pair_end *find_end(const struct pairs *p, const struct endpoint *s
 	return end;
 }
 
-static struct pair *find_pair(const struct pairs *p, const struct endpoint *self)
+static struct known_pair *find_pair(const struct pairs *p, const struct endpoint *self)
 {
 	struct pair_end *end = find_end(p, self);
 
@@ -216,20 +247,31 @@ static const struct endpoint *other_end(const struct pair_end *end)
 	return end == &end->pair->a ? &end->pair->b.self : &end->pair->a.self;
 }
 
-static bool joins(const struct pair *pair, const struct endpoint *a, const struct endpoint *b)
+static bool joins(const struct known_pair *pair, const struct endpoint *a, const struct endpoint *b)
 {
 	return (endpoint_equal(&pair->a.self, a) && endpoint_equal(&pair->b.self, b)) ||
 	       (endpoint_equal(&pair->a.self, b) && endpoint_equal(&pair->b.self, a));
 }
 
-static struct pair **list_of(struct pairs *p, const struct pair *pair)
+static bool is_fixed(const struct known_pair *pair)
 {
-	return pair->fixed ? &p->pairs_fixed : &p->pairs_old;
+	return pair && pair->source == PAIR_POLICY;
 }
 
-static void end_pair(struct pairs *p, struct pair *pair, struct pairs_changes *changes)
+/* Somebody who knows has told of it. */
+static bool is_told(const struct known_pair *pair)
 {
-	struct pair **list = list_of(p, pair);
+	return pair && pair->source != PAIR_ANSWERS;
+}
+
+static struct known_pair **list_of(struct pairs *p, const struct known_pair *pair)
+{
+	return is_fixed(pair) ? &p->pairs_fixed : &p->pairs_old;
+}
+
+static void end_pair(struct pairs *p, struct known_pair *pair, struct pairs_changes *changes)
+{
+	struct known_pair **list = list_of(p, pair);
 
 	report(changes, PAIRS_DOWN, pair);
 	HASH_DELETE(hh, p->by_endpoint, &pair->a);
@@ -239,14 +281,14 @@ static void end_pair(struct pairs *p, struct pair *pair, struct pairs_changes *c
 	p->pairs--;
 }
 
-static bool hash_end(struct pairs *p, struct pair *pair, struct pair_end *end)
+static bool hash_end(struct pairs *p, struct known_pair *pair, struct pair_end *end)
 {
 	end->pair = pair;
 	HASH_ADD(hh, p->by_endpoint, self, sizeof(end->self), end);
 	return end->hh.tbl;
 }
 
-static bool hash_pair(struct pairs *p, struct pair *pair)
+static bool hash_pair(struct pairs *p, struct known_pair *pair)
 {
 	if (!hash_end(p, pair, &pair->a))
 		return false;
@@ -256,19 +298,25 @@ static bool hash_pair(struct pairs *p, struct pair *pair)
 	return false;
 }
 
-static void move_to_list(struct pairs *p, struct pair *pair, bool fixed)
+/* The pair is known already: from policy it stays, else its source is the later one. */
+static void tell_again(struct pairs *p, struct known_pair *pair, enum pair_source source,
+	struct pairs_changes *changes)
 {
-	struct pair **from = list_of(p, pair), **to;
+	struct known_pair **from = list_of(p, pair), **to;
+	bool other = !is_fixed(pair) && pair->source != source;
 
 	DL_DELETE(*from, pair);
-	pair->fixed = fixed;
+	if (!is_fixed(pair))
+		pair->source = source;
 	to = list_of(p, pair);
 	DL_APPEND(*to, pair);
+	if (other)
+		report(changes, PAIRS_UP, pair);
 }
 
 /* Make room: the pairs that hold one of the ends go, or else the oldest when none is free. */
-static void displace(
-	struct pairs *p, struct pair *at_a, struct pair *at_b, struct pairs_changes *changes)
+static void displace(struct pairs *p, struct known_pair *at_a, struct known_pair *at_b,
+	struct pairs_changes *changes)
 {
 	if (at_a)
 		end_pair(p, at_a, changes);
@@ -279,15 +327,15 @@ static void displace(
 }
 
 static void start_pair(struct pairs *p, const struct endpoint *a, const struct endpoint *b,
-	bool fixed, struct pairs_changes *changes)
+	enum pair_source source, struct pairs_changes *changes)
 {
-	struct pair **list, *pair = p->pairs_free;
+	struct known_pair **list, *pair = p->pairs_free;
 
 	if (!pair)
 		return;
 	pair->a.self = *a;
 	pair->b.self = *b;
-	pair->fixed = fixed;
+	pair->source = source;
 	if (!hash_pair(p, pair))
 		return;
 	list = list_of(p, pair);
@@ -298,20 +346,20 @@ static void start_pair(struct pairs *p, const struct endpoint *a, const struct e
 }
 
 static void set_pair(struct pairs *p, const struct endpoint *a, const struct endpoint *b,
-	bool fixed, struct pairs_changes *changes)
+	enum pair_source source, struct pairs_changes *changes)
 {
-	struct pair *at_a = find_pair(p, a), *at_b = find_pair(p, b);
+	struct known_pair *at_a = find_pair(p, a), *at_b = find_pair(p, b);
 
 	if (!qpn_valid(a->qpn) || !qpn_valid(b->qpn) || endpoint_equal(a, b))
 		return;
 	if (at_a && joins(at_a, a, b)) {
-		move_to_list(p, at_a, at_a->fixed || fixed);
+		tell_again(p, at_a, source, changes);
 		return;
 	}
-	if ((at_a && at_a->fixed) || (at_b && at_b->fixed))
+	if (is_fixed(at_a) || is_fixed(at_b))
 		return;
 	displace(p, at_a, at_b, changes);
-	start_pair(p, a, b, fixed, changes);
+	start_pair(p, a, b, source, changes);
 }
 
 static void learn_rep(struct pairs *p, const __be32 src[4], const __be32 dst[4],
@@ -320,34 +368,140 @@ static void learn_rep(struct pairs *p, const __be32 src[4], const __be32 dst[4],
 	struct handshake *h = find_handshake(p, dst, cm->remote_id);
 	struct endpoint a, b;
 
-	if (!h || !qpn_valid(cm->qpn) || !addr_equal(h->dst, src))
+	if (!h || h->peer_qpn || !qpn_valid(cm->qpn) || !addr_equal(h->dst, src))
 		return;
 	a = endpoint_of(dst, h->qpn);
 	b = endpoint_of(src, cm->qpn);
-	drop_handshake(p, h);
-	set_pair(p, &a, &b, false, changes);
+	h->peer_qpn = cm->qpn;
+	p->handshakes--;
+	set_pair(p, &a, &b, PAIR_CM, changes);
 }
 
-/* The receiver of a REQ does not want it. */
-static void learn_rej(
+/* The handshake's pair, if it is still there and still CM's. */
+static struct known_pair *pair_of_handshake(const struct pairs *p, const struct handshake *h)
+{
+	struct endpoint a = endpoint_of(h->key.addr, h->qpn);
+	struct endpoint b = endpoint_of(h->dst, h->peer_qpn);
+	struct known_pair *pair = find_pair(p, &a);
+
+	return pair && pair->source == PAIR_CM && joins(pair, &a, &b) ? pair : NULL;
+}
+
+/* The receiver of a REQ does not want it, or its sender does not want the REP. */
+static void learn_rej(struct pairs *p, const __be32 src[4], const __be32 dst[4],
+	const struct wire_cm *cm, struct pairs_changes *changes)
+{
+	struct handshake *asked = find_handshake(p, dst, cm->remote_id);
+	struct handshake *answered = find_handshake(p, src, cm->local_id);
+	struct known_pair *pair;
+
+	if (asked && !asked->peer_qpn && addr_equal(asked->dst, src))
+		drop_handshake(p, asked);
+	if (!answered || !answered->peer_qpn || !addr_equal(answered->dst, dst))
+		return;
+	pair = pair_of_handshake(p, answered);
+	drop_handshake(p, answered);
+	if (pair)
+		end_pair(p, pair, changes);
+}
+
+/* From here on only a DREQ ends the pair. */
+static void learn_rtu(
 	struct pairs *p, const __be32 src[4], const __be32 dst[4], const struct wire_cm *cm)
 {
-	struct handshake *h = find_handshake(p, dst, cm->remote_id);
+	struct handshake *h = find_handshake(p, src, cm->local_id);
 
-	if (h && addr_equal(h->dst, src))
+	if (h && h->peer_qpn && addr_equal(h->dst, dst))
 		drop_handshake(p, h);
 }
 
-static void learn_dreq(struct pairs *p, const __be32 src[4], const __be32 dst[4],
-	const struct wire_cm *cm, struct pairs_changes *changes)
+/* Answers */
+
+static struct belief *belief_at(
+	const struct pairs *p, const struct endpoint *self, const __be32 peer_addr[4])
 {
-	struct endpoint receiver = endpoint_of(dst, cm->qpn);
+	unsigned int hash, more;
+
+	HASH_JEN(self, sizeof(*self), hash);
+	HASH_JEN(peer_addr, 4 * sizeof(*peer_addr), more);
+	return &p->beliefs[(hash ^ more * 31) & p->beliefs_mask];
+}
+
+/* Take in that self's peer is said to be `peer`; returns how often in a row it was. */
+static uint32_t believe(struct pairs *p, const struct endpoint *self, const struct endpoint *peer,
+	uint32_t psn, uint64_t now_ns)
+{
+	struct belief *b = belief_at(p, self, peer->addr);
+
+	if (!endpoint_equal(&b->self, self) || !addr_equal(b->peer_addr, peer->addr)) {
+		*b = (struct belief){.self = *self};
+		memcpy(b->peer_addr, peer->addr, sizeof(b->peer_addr));
+	}
+	if (now_ns < b->muted_until_ns)
+		return 0;
+	if (b->peer_qpn != peer->qpn || now_ns - b->seen_ns > PAIRS_EVIDENCE_NS)
+		b->count = 0;
+	b->count += !b->count || b->psn != psn;
+	b->peer_qpn = peer->qpn;
+	b->psn = psn;
+	b->seen_ns = now_ns;
+	return b->count;
+}
+
+/* Frames of a connection that has ended are still on their way. */
+static void mute(
+	struct pairs *p, const struct endpoint *self, const struct endpoint *peer, uint64_t now_ns)
+{
+	struct belief *b = belief_at(p, self, peer->addr);
+
+	*b = (struct belief){.self = *self, .muted_until_ns = now_ns + PAIRS_TIMEWAIT_NS};
+	memcpy(b->peer_addr, peer->addr, sizeof(b->peer_addr));
+}
+
+/* So many answers say that this end has another peer than its pair says. */
+static void contradict(
+	struct pairs *p, struct known_pair *pair, uint32_t count, struct pairs_changes *changes)
+{
+	if (pair && count >= PAIRS_EVIDENCE)
+		end_pair(p, pair, changes);
+}
+
+struct pairs_changes pairs_answer(struct pairs *p, const __be32 from[4], const struct endpoint *to,
+	uint32_t asked_qpn, uint32_t psn, uint64_t now_ns)
+{
+	const struct endpoint a = *to, b = endpoint_of(from, asked_qpn);
+	struct pairs_changes changes = {0};
+	struct known_pair *at_a = find_pair(p, &a), *at_b = find_pair(p, &b);
+	uint32_t of_a, of_b;
+
+	if (!qpn_valid(a.qpn) || !qpn_valid(b.qpn) || endpoint_equal(&a, &b) || is_told(at_a) ||
+		is_told(at_b))
+		return changes;
+	of_a = believe(p, &a, &b, psn, now_ns);
+	of_b = believe(p, &b, &a, psn, now_ns);
+	if (at_a && at_a == at_b)
+		return changes;
+	contradict(p, at_a, of_a, &changes);
+	contradict(p, at_b, of_b, &changes);
+	if (of_a >= PAIRS_EVIDENCE && of_b >= PAIRS_EVIDENCE)
+		set_pair(p, &a, &b, PAIR_ANSWERS, &changes);
+	return changes;
+}
+
+static void learn_dreq(struct pairs *p, const __be32 src[4], const __be32 dst[4],
+	const struct wire_cm *cm, uint64_t now_ns, struct pairs_changes *changes)
+{
+	struct endpoint receiver = endpoint_of(dst, cm->qpn), sender;
 	struct pair_end *end = find_end(p, &receiver);
 
-	if (!qpn_valid(cm->qpn) || !end || end->pair->fixed)
+	if (!qpn_valid(cm->qpn) || !end || is_fixed(end->pair))
 		return;
-	if (addr_equal(other_end(end)->addr, src))
-		end_pair(p, end->pair, changes);
+	sender = *other_end(end);
+	if (!addr_equal(sender.addr, src))
+		return;
+	mute(p, &receiver, &sender, now_ns);
+	mute(p, &sender, &receiver, now_ns);
+	end_pair(p, end->pair, changes);
 }
 
 struct pairs_changes pairs_learn(struct pairs *p, const __be32 src[4], const __be32 dst[4],
@@ -364,10 +518,13 @@ struct pairs_changes pairs_learn(struct pairs *p, const __be32 src[4], const __b
 		learn_rep(p, src, dst, cm, &changes);
 		break;
 	case CM_REJ:
-		learn_rej(p, src, dst, cm);
+		learn_rej(p, src, dst, cm, &changes);
+		break;
+	case CM_RTU:
+		learn_rtu(p, src, dst, cm);
 		break;
 	case CM_DREQ:
-		learn_dreq(p, src, dst, cm, &changes);
+		learn_dreq(p, src, dst, cm, now_ns, &changes);
 		break;
 	}
 	return changes;
@@ -377,16 +534,25 @@ struct pairs_changes pairs_add(struct pairs *p, const struct endpoint *a, const 
 {
 	struct pairs_changes changes = {0};
 
-	set_pair(p, a, b, true, &changes);
+	set_pair(p, a, b, PAIR_POLICY, &changes);
 	return changes;
 }
 
-struct pairs_changes pairs_restore(
-	struct pairs *p, const struct endpoint *a, const struct endpoint *b)
+struct pairs_changes pairs_add_local(
+	struct pairs *p, const struct endpoint *local, const struct endpoint *peer)
 {
 	struct pairs_changes changes = {0};
 
-	set_pair(p, a, b, false, &changes);
+	set_pair(p, local, peer, PAIR_NETLINK, &changes);
+	return changes;
+}
+
+struct pairs_changes pairs_restore(struct pairs *p, const struct endpoint *a,
+	const struct endpoint *b, enum pair_source source)
+{
+	struct pairs_changes changes = {0};
+
+	set_pair(p, a, b, source, &changes);
 	return changes;
 }
 
@@ -394,7 +560,7 @@ struct pairs_changes pairs_remove(
 	struct pairs *p, const struct endpoint *a, const struct endpoint *b)
 {
 	struct pairs_changes changes = {0};
-	struct pair *pair = qpn_valid(a->qpn) ? find_pair(p, a) : NULL;
+	struct known_pair *pair = qpn_valid(a->qpn) ? find_pair(p, a) : NULL;
 
 	if (pair && joins(pair, a, b))
 		end_pair(p, pair, &changes);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which QP talks to which: pairs learned from CM messages or given by policy. */
+/* Which QP talks to which: from CM messages, from answers, from the kernel's RDMA, from policy. */
 #ifndef QUENCH_PAIRS_H
 #define QUENCH_PAIRS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "quench/wire_cm.h"
+#include "quench/abi.h"
 
 /* A connected QP. The address has flow_key's form: network order, IPv4 as ::ffff:a.b.c.d. */
 struct endpoint {
@@ -18,7 +18,8 @@ enum pairs_event { PAIRS_UP, PAIRS_DOWN };
 
 struct pairs_change {
 	enum pairs_event event;
-	struct endpoint a, b; /* for a learned pair: a sent the REQ */
+	enum pair_source source;
+	struct endpoint a, b; /* for a pair by CM: a sent the REQ; by answers: b answers */
 };
 
 /* What one call did, in order. A new pair can end two old ones, one at each of its ends. */
@@ -30,8 +31,15 @@ struct pairs_changes {
 
 struct pairs;
 
-/* A REQ that has seen no REP for this long is forgotten. */
+/* A REQ that has seen no REP, and a REP that has seen no RTU, for this long is forgotten. */
 #define PAIRS_HANDSHAKE_NS 60000000000ull
+
+/* How often answers must say the same, with different PSNs, each within this time of the last. */
+enum { PAIRS_EVIDENCE = 3 };
+#define PAIRS_EVIDENCE_NS 10000000000ull
+
+/* After a DREQ, late answers for its QPs say nothing. */
+#define PAIRS_TIMEWAIT_NS 5000000000ull
 
 /*
  * Room for that many unfinished handshakes and pairs, both > 0, all of it allocated here (the
@@ -48,6 +56,8 @@ void pairs_free(struct pairs *p);
  *  - REP: makes the pair, if a REQ with that ID went from dst to src. An end that was in another
  *    pair leaves it. When the table is full the oldest learned pair ends. A pair from policy is
  *    never replaced: then nothing happens.
+ *  - REJ: of the REQ, ends the handshake; of the REP, ends the pair that this had made.
+ *  - RTU: the REP is accepted; a REJ of it says nothing from here on.
  *  - DREQ: names the receiver's QPN; ends the learned pair of (dst, qpn) if its peer is at src.
  * Anything else, QPNs 0 and 1, unknown IDs and repeated messages change nothing.
  */
@@ -55,15 +65,30 @@ struct pairs_changes pairs_learn(struct pairs *p, const __be32 src[4], const __b
 	const struct wire_cm *cm, uint64_t now_ns);
 
 /*
- * Add a pair from policy; no message ends or replaces it. A learned pair in its way ends, and the
- * same pair learned before becomes a fixed one without a change. Nothing happens when an end is
- * in another pair from policy already, or when the table holds only such pairs.
+ * An answer (ACK, first or only READ response, atomic's answer) from `from` to QP `to`, whose PSN
+ * is that of the one request lately sent by its host, and that went to asked_qpn. When
+ * PAIRS_EVIDENCE of them, and none between, say so of both ends, the two are a pair. A pair learned
+ * so ends when as many say otherwise of one end. Pairs from elsewhere are not touched.
+ */
+struct pairs_changes pairs_answer(struct pairs *p, const __be32 from[4], const struct endpoint *to,
+	uint32_t asked_qpn, uint32_t psn, uint64_t now_ns);
+
+/*
+ * Add a pair that the kernel's RDMA stack knows of its own QP. Like one by CM.
+ */
+struct pairs_changes pairs_add_local(
+	struct pairs *p, const struct endpoint *local, const struct endpoint *peer);
+
+/*
+ * Add a pair from policy; no message ends or replaces it. A learned pair in its way ends, and a
+ * pair that had been learned is reported as up again: it is from policy now. Nothing happens when
+ * an end is in another pair from policy already, or when the table holds only such pairs.
  */
 struct pairs_changes pairs_add(struct pairs *p, const struct endpoint *a, const struct endpoint *b);
 
-/* Take over a pair that an earlier agent had learned: as if its REP had just been seen. */
-struct pairs_changes pairs_restore(
-	struct pairs *p, const struct endpoint *a, const struct endpoint *b);
+/* Take over a pair that an earlier agent had learned from that source. */
+struct pairs_changes pairs_restore(struct pairs *p, const struct endpoint *a,
+	const struct endpoint *b, enum pair_source source);
 
 /* End this pair, learned or from policy, if it is there. The ends may be given in any order. */
 struct pairs_changes pairs_remove(

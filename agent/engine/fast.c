@@ -104,26 +104,24 @@ static struct flow_key flow_between(const struct endpoint *from, const struct en
 	return key;
 }
 
-static void apply_pair(
-	struct fast *fast, const struct pairs_change *change, enum pair_source source)
+static void apply_pair(struct fast *fast, const struct pairs_change *change)
 {
 	struct flow_key there = flow_between(&change->a, &change->b);
 	struct flow_key back = flow_between(&change->b, &change->a);
 
 	if (change->event == PAIRS_UP) {
-		dataplane_set_pair(fast->dp, &there, change->a.qpn, source);
-		dataplane_set_pair(fast->dp, &back, change->b.qpn, source);
+		dataplane_set_pair(fast->dp, &there, change->a.qpn, change->source);
+		dataplane_set_pair(fast->dp, &back, change->b.qpn, change->source);
 	} else {
 		dataplane_clear_pair(fast->dp, &there);
 		dataplane_clear_pair(fast->dp, &back);
 	}
 }
 
-static void apply_pairs(
-	struct fast *fast, const struct pairs_changes *changes, enum pair_source source)
+static void apply_pairs(struct fast *fast, const struct pairs_changes *changes)
 {
 	for (size_t i = 0; i < changes->count; i++)
-		apply_pair(fast, &changes->change[i], source);
+		apply_pair(fast, &changes->change[i]);
 	atomic_store_explicit(&fast->gauges.pairs, pairs_count(fast->pairs), memory_order_relaxed);
 }
 
@@ -143,7 +141,7 @@ static void add_policy_pairs(struct fast *fast)
 		struct pairs_changes changes;
 
 		changes = pairs_add(fast->pairs, &a, &b);
-		apply_pairs(fast, &changes, PAIR_POLICY);
+		apply_pairs(fast, &changes);
 	}
 }
 
@@ -157,10 +155,10 @@ static void restore_pair(void *arg, const struct flow_key *flow, const struct pa
 
 	memcpy(from.addr, flow->src, sizeof(from.addr));
 	memcpy(to.addr, flow->dst, sizeof(to.addr));
-	if (pair->source != PAIR_CM)
+	if (pair->source != PAIR_CM && pair->source != PAIR_ANSWERS)
 		return dataplane_clear_pair(fast->dp, flow); /* this policy's are added anew */
-	changes = pairs_restore(fast->pairs, &from, &to);
-	apply_pairs(fast, &changes, PAIR_CM);
+	changes = pairs_restore(fast->pairs, &from, &to, (enum pair_source)pair->source);
+	apply_pairs(fast, &changes);
 }
 
 /* ---- events ---- */
@@ -206,7 +204,17 @@ static void on_cm(struct fast *fast, const struct event *e)
 	struct pairs_changes changes =
 		pairs_learn(fast->pairs, e->key.src, e->key.dst, &e->cm, now_ns());
 
-	apply_pairs(fast, &changes, PAIR_CM);
+	apply_pairs(fast, &changes);
+}
+
+static void on_answer(struct fast *fast, const struct event *e)
+{
+	struct endpoint to = {.qpn = e->key.dst_qpn};
+	struct pairs_changes changes;
+
+	memcpy(to.addr, e->key.dst, sizeof(to.addr));
+	changes = pairs_answer(fast->pairs, e->key.src, &to, e->cm.qpn, e->cm.psn, e->time_ns);
+	apply_pairs(fast, &changes);
 }
 
 static void on_qdisc_gone(struct fast *fast)
@@ -225,6 +233,9 @@ static bool on_event(void *arg, const struct event *event)
 		break;
 	case EVENT_CM:
 		on_cm(fast, event);
+		break;
+	case EVENT_ANSWER:
+		on_answer(fast, event);
 		break;
 	case EVENT_QDISC_GONE:
 		on_qdisc_gone(fast);
@@ -515,7 +526,7 @@ static void follow_pairs(struct fast *fast, const struct policy *before)
 		a = endpoint_of(&before->pairs[i].a);
 		b = endpoint_of(&before->pairs[i].b);
 		changes = pairs_remove(fast->pairs, &a, &b);
-		apply_pairs(fast, &changes, PAIR_POLICY);
+		apply_pairs(fast, &changes);
 	}
 	add_policy_pairs(fast);
 }

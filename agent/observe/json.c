@@ -141,7 +141,7 @@ static json_t *health_json(const struct flow *flow)
 
 json_t *snapshot_flow_json(const struct snapshot_flow *f)
 {
-	static const char *const sources[] = {"unknown", "cm", "policy"};
+	static const char *const sources[] = {"unknown", "cm", "policy", "answers", "netlink"};
 	json_t *doc = json_pack("{s:o, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "src",
 		address_json(f->key.src), "dst", address_json(f->key.dst), "dst_qpn",
 		(json_int_t)f->key.dst_qpn, "pair_source", sources[f->pair.source], "packets",

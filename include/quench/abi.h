@@ -425,7 +425,8 @@ struct qp_pool { /* by slot, shared memory: head belongs to the kernel, tail to 
 };
 _Static_assert(sizeof(struct qp_pool) == 128, "qp_pool");
 
-enum pair_source { PAIR_CM = 1, PAIR_POLICY = 2 };
+/* Who says so. */
+enum pair_source { PAIR_CM = 1, PAIR_POLICY = 2, PAIR_ANSWERS = 3, PAIR_NETLINK = 4 };
 
 /* The other end's QPN for a flow: who a CNP about it is for (map pairs, by flow_key). */
 struct pair {
@@ -434,6 +435,15 @@ struct pair {
 	__u32 source; /* enum pair_source */
 };
 _Static_assert(sizeof(struct pair) == 16, "pair");
+
+/* The QP that one host's request with this PSN went to (asked_map, by its flow_key with the PSN in
+ * the place of the QPN). */
+struct asked {
+	__u64 time_ns;
+	__u32 qpn; /* 0: to more than one, lately */
+	__u32 zero;
+};
+_Static_assert(sizeof(struct asked) == 16, "asked");
 
 /* What the agent counts, kept in a map so that it outlives the agent. */
 struct agent_counters {
@@ -449,14 +459,20 @@ struct agent_counters {
 _Static_assert(sizeof(struct agent_counters) == 56, "agent_counters");
 
 /* Events, kernel to fast thread, through the ring. */
-enum event_type { EVENT_CNP = 1, EVENT_CM = 2, EVENT_QDISC_GONE = 3, EVENT_PAUSE = 4 };
+enum event_type {
+	EVENT_CNP = 1,
+	EVENT_CM = 2,
+	EVENT_QDISC_GONE = 3,
+	EVENT_PAUSE = 4,
+	EVENT_ANSWER = 5
+};
 
 struct event {
 	__u32 type;
 	__u32 slot;
 	__u64 time_ns;
 	struct flow_key key; /* CNP: of the data flow that is to slow down; CM: of the message */
-	struct wire_cm cm;   /* CM */
+	struct wire_cm cm; /* CM; answer, to a QP whose pair is not known: the QPN and PSN asked */
 };
 _Static_assert(sizeof(struct event) == 72, "event");
 

@@ -287,7 +287,8 @@ struct wire_frame {
 	__u8 inner_tos;
 	__u8 mpa;	       /* enum wire_mpa */
 	__u16 tcp_payload_off; /* 0: no whole TCP header */
-	__u16 zero;
+	__u8 ack_request;      /* the BTH's bit */
+	__u8 zero;
 	/* What is left to read, and where; rest is 0 at the end. */
 	__u8 rest;	  /* enum wire_rest */
 	__u8 rest_next;	  /* the IPv6 header that comes next */
@@ -522,6 +523,7 @@ WIRE_INLINE int wire_parse_bth(struct wire_cursor *c, struct wire_frame *f, __u3
 	f->bth_flags = bth->flags;
 	f->pkey = WIRE_NTOHS(bth->pkey);
 	f->psn = WIRE_NTOHL(bth->ack_psn) & BTH_PSN_MASK;
+	f->ack_request = WIRE_NTOHL(bth->ack_psn) >> 31;
 	f->key.dst_qpn = WIRE_NTOHL(bth->ecn_dqpn) & BTH_QPN_MASK;
 	op = wire_opcode(f->opcode);
 	if (!op->flags || (bth->flags & BTH_TVER_MASK))

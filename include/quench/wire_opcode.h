@@ -15,6 +15,7 @@ enum {
 	OP_RD = 0x40,
 	OP_UD = 0x60,
 	OP_XRC = 0xa0,
+	OP_TRANSPORT_MASK = 0xe0,
 
 	OP_RC_SEND_FIRST = 0x00,
 	OP_RC_SEND_ONLY = 0x04,

@@ -502,8 +502,8 @@ static void add_over_learned_pairs_replaces_or_keeps_them(void **state)
 	struct pairs_changes changes;
 
 	connect_pair(p, &h1, 0x11, &h2, 0x12);
-	assert_nothing(pairs_add(p, &a, &b));
-	assert_nothing(dreq(p, &h1, &h2, 0x12)); /* it is fixed now */
+	assert_only(pairs_add(p, &a, &b), PAIRS_UP, a, b); /* from another source */
+	assert_nothing(dreq(p, &h1, &h2, 0x12));	   /* it is fixed now */
 	assert_int_equal(pairs_remove(p, &b, &a).count, 1);
 
 	connect_pair(p, &h1, 0x11, &h2, 0x12);
@@ -539,6 +539,239 @@ static void remove_ends_exactly_that_pair(void **state)
 	assert_only(pairs_remove(p, &a, &b), PAIRS_DOWN, a, b);
 	assert_nothing(pairs_remove(p, &a, &b));
 	assert_int_equal(pairs_count(p), 0);
+}
+
+static struct pairs_changes tell_ids(struct pairs *p, const struct host *src,
+	const struct host *dst, __u16 attribute, uint32_t local_id, uint32_t remote_id)
+{
+	struct wire_cm cm = {.attribute = attribute, .local_id = local_id, .remote_id = remote_id};
+
+	return pairs_learn(p, src->addr, dst->addr, &cm, 0);
+}
+
+static void rej_of_the_rep_ends_the_pair(void **state)
+{
+	struct pairs *p = *state;
+
+	connect_pair(p, &h1, 0x11, &h2, 0x12);
+	assert_nothing(tell_ids(p, &h1, &h3, CM_REJ, 0x1011, 77)); /* to another host */
+	assert_nothing(tell_ids(p, &h1, &h2, CM_REJ, 0x1012, 77)); /* of another connection */
+	assert_only(tell_ids(p, &h1, &h2, CM_REJ, 0x1011, 77), PAIRS_DOWN, at(&h1, 0x11),
+		at(&h2, 0x12));
+	assert_nothing(rep(p, &h2, &h1, 0x1011, 0x12)); /* repeated: the REJ had been lost there */
+	assert_int_equal(pairs_count(p), 0);
+}
+
+static void rej_after_the_rtu_changes_nothing(void **state)
+{
+	struct pairs *p = *state;
+
+	connect_pair(p, &h1, 0x11, &h2, 0x12);
+	assert_nothing(tell_ids(p, &h1, &h2, CM_RTU, 0x1011, 77));
+	assert_nothing(tell_ids(p, &h1, &h2, CM_REJ, 0x1011, 77));
+	assert_peer(p, at(&h1, 0x11), at(&h2, 0x12));
+}
+
+static void rej_of_the_rep_leaves_a_later_pair_alone(void **state)
+{
+	struct pairs *p = *state;
+
+	connect_pair(p, &h1, 0x11, &h2, 0x12);
+	connect_pair(p, &h3, 0x13, &h2, 0x12);
+	assert_nothing(tell_ids(p, &h1, &h2, CM_REJ, 0x1011, 77));
+	assert_peer(p, at(&h3, 0x13), at(&h2, 0x12));
+}
+
+/* host b answers host a: QP qpn_a had asked qpn_b with that PSN */
+static struct pairs_changes answer_at(struct pairs *p, const struct host *b, const struct host *a,
+	uint32_t qpn_a, uint32_t qpn_b, uint32_t psn, uint64_t now_ns)
+{
+	struct endpoint to = at(a, qpn_a);
+
+	return pairs_answer(p, b->addr, &to, qpn_b, psn, now_ns);
+}
+
+static struct pairs_changes answers(struct pairs *p, const struct host *b, const struct host *a,
+	uint32_t qpn_a, uint32_t qpn_b, uint32_t psn)
+{
+	uint32_t i;
+
+	for (i = 0; i < PAIRS_EVIDENCE - 1; i++)
+		assert_nothing(answer_at(p, b, a, qpn_a, qpn_b, psn + i, SECOND));
+	return answer_at(p, b, a, qpn_a, qpn_b, psn + i, SECOND);
+}
+
+static void assert_source(const struct pairs_changes *c, size_t i, enum pair_source source)
+{
+	assert_int_equal(c->change[i].source, source);
+}
+
+static void answers_that_agree_make_a_pair(void **state)
+{
+	struct pairs *p = *state;
+	struct pairs_changes c = answers(p, &h2, &h1, 0x11, 0x12, 7);
+
+	assert_source(&c, 0, PAIR_ANSWERS);
+	assert_only(c, PAIRS_UP, at(&h1, 0x11), at(&h2, 0x12));
+	assert_peer(p, at(&h1, 0x11), at(&h2, 0x12));
+	assert_peer(p, at(&h2, 0x12), at(&h1, 0x11));
+	assert_nothing(answer_at(p, &h2, &h1, 0x11, 0x12, 99, SECOND));
+	assert_nothing(answer_at(p, &h1, &h2, 0x12, 0x11, 3, SECOND)); /* the other way round */
+}
+
+static void answers_with_one_psn_or_far_apart_are_no_evidence(void **state)
+{
+	struct pairs *p = *state;
+	uint64_t now;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		assert_nothing(answer_at(p, &h2, &h1, 0x11, 0x12, 7, SECOND));
+	for (i = 0, now = SECOND; i < 10; i++, now += PAIRS_EVIDENCE_NS + 1)
+		assert_nothing(answer_at(p, &h2, &h1, 0x11, 0x12, i, now));
+	assert_nothing(answers(p, &h2, &h1, 0x11, 0, 7));
+	assert_nothing(answers(p, &h2, &h1, 1, 0x12, 7));
+}
+
+static void answers_on_one_qpn_at_both_hosts_make_a_pair(void **state)
+{
+	struct pairs *p = *state;
+
+	assert_only(answers(p, &h2, &h1, 0x11, 0x11, 7), PAIRS_UP, at(&h1, 0x11), at(&h2, 0x11));
+	assert_nothing(answers(p, &h1, &h1, 0x13, 0x13, 7)); /* one QP is no pair */
+	assert_int_equal(pairs_count(p), 1);
+}
+
+static void answers_for_which_two_qps_could_be_meant_make_none(void **state)
+{
+	struct pairs *p = *state;
+	uint32_t psn;
+
+	for (psn = 0; psn < 100; psn++) {
+		assert_nothing(answer_at(p, &h2, &h1, 0x11, 0x21, psn, SECOND));
+		assert_nothing(answer_at(p, &h2, &h1, 0x12, 0x21, psn, SECOND));
+	}
+	assert_int_equal(pairs_count(p), 0);
+}
+
+static void pair_by_answers_ends_when_others_contradict_it(void **state)
+{
+	struct pairs *p = *state;
+	struct pairs_changes c;
+
+	answers(p, &h2, &h1, 0x11, 0x12, 7);
+	assert_nothing(answer_at(p, &h2, &h1, 0x14, 0x12, 50, SECOND));
+	assert_nothing(answer_at(p, &h2, &h1, 0x13, 0x12, 51, SECOND));
+	assert_nothing(answer_at(p, &h2, &h1, 0x14, 0x12, 52, SECOND));
+	assert_nothing(answer_at(p, &h2, &h1, 0x14, 0x12, 53, SECOND));
+	assert_peer(p, at(&h1, 0x11), at(&h2, 0x12));
+	assert_int_equal(answer_at(p, &h2, &h1, 0x14, 0x12, 54, SECOND).count, 2);
+	assert_no_peer(p, at(&h1, 0x11), &h2);
+	answers(p, &h2, &h1, 0x15, 0x16, 7);
+	c = answers(p, &h2, &h1, 0x15, 0x17, 50);
+	assert_int_equal(c.count, 2); /* all say so of both ends: that is a pair at once */
+	assert_change(&c, 0, PAIRS_DOWN, at(&h1, 0x15), at(&h2, 0x16));
+	assert_change(&c, 1, PAIRS_UP, at(&h1, 0x15), at(&h2, 0x17));
+}
+
+static void answers_do_not_touch_what_others_told(void **state)
+{
+	struct pairs *p = *state;
+	struct endpoint local = at(&h3, 0x31), peer = at(&h2, 0x32);
+
+	connect_pair(p, &h1, 0x11, &h2, 0x12);
+	pairs_add_local(p, &local, &peer);
+	assert_nothing(answers(p, &h2, &h1, 0x11, 0x19, 7));
+	assert_nothing(answers(p, &h2, &h1, 0x19, 0x12, 7));
+	assert_nothing(answers(p, &h2, &h3, 0x31, 0x19, 7));
+	assert_peer(p, at(&h1, 0x11), at(&h2, 0x12));
+	assert_peer(p, local, peer);
+}
+
+static void pair_by_answers_gives_way_to_what_others_tell(void **state)
+{
+	struct pairs *p = *state;
+	struct pairs_changes c;
+
+	answers(p, &h2, &h1, 0x11, 0x12, 7);
+	c = connect_pair(p, &h1, 0x11, &h2, 0x12);
+	assert_source(&c, 0, PAIR_CM);
+	assert_only(c, PAIRS_UP, at(&h1, 0x11), at(&h2, 0x12));
+	answers(p, &h2, &h1, 0x21, 0x22, 7);
+	c = connect_pair(p, &h1, 0x21, &h3, 0x23);
+	assert_int_equal(c.count, 2);
+	assert_source(&c, 0, PAIR_ANSWERS);
+	assert_change(&c, 1, PAIRS_UP, at(&h1, 0x21), at(&h3, 0x23));
+}
+
+static void answers_of_an_ended_connection_say_nothing_for_a_while(void **state)
+{
+	struct pairs *p = *state;
+	uint64_t now;
+	uint32_t psn;
+
+	connect_pair(p, &h1, 0x11, &h2, 0x12);
+	assert_int_equal(dreq(p, &h1, &h2, 0x12).count, 1);
+	for (psn = 0, now = 0; now < PAIRS_TIMEWAIT_NS; psn++, now += SECOND / 2)
+		assert_nothing(answer_at(p, &h2, &h1, 0x11, 0x12, psn, now));
+	assert_int_equal(connect_pair(p, &h1, 0x11, &h2, 0x12).count, 1); /* CM knows */
+	assert_int_equal(dreq(p, &h1, &h2, 0x12).count, 1);
+	for (psn = 0, now = PAIRS_TIMEWAIT_NS; psn < 2; psn++)
+		assert_nothing(answer_at(p, &h2, &h1, 0x11, 0x12, psn, now));
+	assert_int_equal(answer_at(p, &h2, &h1, 0x11, 0x12, psn, now).count, 1);
+}
+
+/* What the kernel keeps: the one QP that a PSN was lately sent to; 0: more than one. */
+enum { TWINS = 8, ASKED = 4096 };
+struct asked_qps {
+	uint32_t psn[ASKED], qpn[ASKED];
+};
+
+static void ask(struct asked_qps *k, uint32_t psn, uint32_t qpn)
+{
+	uint32_t at = psn % ASKED;
+	bool other = k->psn[at] == psn && k->qpn[at] != qpn && k->qpn[at] != UINT32_MAX;
+
+	k->psn[at] = psn;
+	k->qpn[at] = other ? 0 : qpn;
+}
+
+/* QPs between two hosts with PSNs that run close together or alike: whatever is learned is right.
+ */
+static void answers_of_twins_lead_to_no_wrong_pair(void **state)
+{
+	uint64_t seed = 88172645463325252ull;
+	static struct asked_qps kernel;
+	int round, right = 0;
+
+	(void)state;
+	for (round = 0; round < 200; round++) {
+		struct pairs *p = pairs_new(HANDSHAKES, 2 * TWINS);
+		uint32_t psn[TWINS], step, i;
+
+		memset(&kernel, 0xff, sizeof(kernel));
+		for (i = 0; i < TWINS; i++)
+			psn[i] = round % 2 ? 0 : (seed = seed * 6364136223846793005ull + 1) >> 48;
+		for (step = 0; step < 500; step++) {
+			struct pairs_changes c;
+
+			seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+			i = (seed >> 40) % TWINS;
+			ask(&kernel, psn[i], 0x200 + i);
+			if (seed >> 60) { /* mostly, the answer comes at once */
+				uint32_t asked = kernel.qpn[psn[i] % ASKED];
+
+				c = answer_at(p, &h2, &h1, 0x100 + i, asked, psn[i], step);
+				for (size_t n = 0; n < c.count; n++)
+					assert_int_equal(
+						c.change[n].a.qpn + 0x100, c.change[n].b.qpn);
+			}
+			psn[i]++;
+		}
+		right += pairs_count(p);
+		pairs_free(p);
+	}
+	assert_true(right >= 100 * TWINS); /* those whose PSNs are apart: all of them */
 }
 
 static void new_without_room_is_refused(void **state)
@@ -581,6 +814,18 @@ int main(void)
 		TABLE_TEST(add_over_learned_pairs_replaces_or_keeps_them),
 		TABLE_TEST(add_to_a_table_full_of_fixed_pairs_does_nothing),
 		TABLE_TEST(remove_ends_exactly_that_pair),
+		TABLE_TEST(rej_of_the_rep_ends_the_pair),
+		TABLE_TEST(rej_after_the_rtu_changes_nothing),
+		TABLE_TEST(rej_of_the_rep_leaves_a_later_pair_alone),
+		TABLE_TEST(answers_that_agree_make_a_pair),
+		TABLE_TEST(answers_with_one_psn_or_far_apart_are_no_evidence),
+		TABLE_TEST(answers_on_one_qpn_at_both_hosts_make_a_pair),
+		TABLE_TEST(answers_for_which_two_qps_could_be_meant_make_none),
+		TABLE_TEST(pair_by_answers_ends_when_others_contradict_it),
+		TABLE_TEST(answers_do_not_touch_what_others_told),
+		TABLE_TEST(pair_by_answers_gives_way_to_what_others_tell),
+		TABLE_TEST(answers_of_an_ended_connection_say_nothing_for_a_while),
+		cmocka_unit_test(answers_of_twins_lead_to_no_wrong_pair),
 		cmocka_unit_test(new_without_room_is_refused),
 	};
 
