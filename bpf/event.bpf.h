@@ -22,21 +22,42 @@ static inline __attribute__((always_inline)) struct event *event_new(__u32 type,
 	return e;
 }
 
-/* CNPs come in storms and again; what makes a pair comes once: half of the ring is kept for that.
- */
+/* What comes in storms and again has half of the ring; the rest is for what comes once. */
+static inline __attribute__((always_inline)) bool event_has_room(struct port_stats *stats)
+{
+	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) <=
+		bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2)
+		return true;
+	stats->ring_drops++;
+	return false;
+}
+
 static inline __attribute__((always_inline)) void event_send_cnp(
 	const struct flow_key *data, const struct port_conf *port, struct port_stats *stats)
 {
 	struct event *e;
 
-	if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >
-		bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2) {
-		stats->ring_drops++;
+	if (!event_has_room(stats))
 		return;
-	}
 	e = event_new(EVENT_CNP, data, port, stats);
 	if (e)
 		bpf_ringbuf_submit(e, 0);
+}
+
+/* An answer to the request with that PSN, which went to asked_qpn. */
+static inline __attribute__((always_inline)) void event_send_answer(const struct wire_frame *f,
+	__u32 asked_qpn, const struct port_conf *port, struct port_stats *stats)
+{
+	struct event *e;
+
+	if (!event_has_room(stats))
+		return;
+	e = event_new(EVENT_ANSWER, &f->key, port, stats);
+	if (!e)
+		return;
+	e->cm.qpn = asked_qpn;
+	e->cm.psn = f->psn;
+	bpf_ringbuf_submit(e, 0);
 }
 
 /* What wire_read_cm reads of a MAD, which follows BTH and DETH. */

@@ -13,7 +13,7 @@
 #define MAP extern
 #endif
 
-enum { IWARP_MAX = 16384, FAR_HEADERS_BYTES = 256 };
+enum { IWARP_MAX = 16384, ASKED_MAX = 16384, FAR_HEADERS_BYTES = 256 };
 
 /* Sizes of 1 are placeholders: the agent sets them from the policy before loading. */
 
@@ -81,6 +81,13 @@ MAP struct {
 	__type(key, struct flow_key);
 	__type(value, struct pair);
 } pairs SEC(".maps");
+
+MAP struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ASKED_MAX);
+	__type(key, struct flow_key); /* with the PSN in the place of the QPN */
+	__type(value, struct asked);
+} asked_map SEC(".maps");
 
 /* A copy of the first bytes of a frame that is not linear, and room behind it (wire_take). */
 struct far_headers {

@@ -10,6 +10,7 @@
 
 #include "depth.bpf.h"
 #include "flow.bpf.h"
+#include "pairing.bpf.h"
 
 static inline __attribute__((always_inline)) struct qp_class *qp_class_get(
 	const struct port_conf *port, __u32 leaf)
@@ -129,6 +130,8 @@ static inline __attribute__((always_inline)) __u16 steer_qp(struct __sk_buff *sk
 	if (qp->leaf != QP_SHARED_LEAF && qp->flow.slot != port->slot)
 		qp->leaf = QP_SHARED_LEAF; /* that leaf is another port's */
 	flow_note(&qp->flow, f, port->slot, bpf_ktime_get_coarse_ns());
+	if (slot == SLOT_LOCAL) /* others have been seen as they came */
+		pairing_note(f, &qp->flow, port, stats);
 	if (qp->leaf != QP_SHARED_LEAF) {
 		cls = qp_class_get(port, qp->leaf);
 		if (cls && cls->generation == qp->generation) {

@@ -8,6 +8,7 @@
 #include "flow.bpf.h"
 #include "frame.bpf.h"
 #include "iwarp.bpf.h"
+#include "pairing.bpf.h"
 #include "pause.bpf.h"
 
 static inline __attribute__((always_inline)) struct flow *flow_get(const struct flow_key *key)
@@ -58,10 +59,12 @@ static inline __attribute__((always_inline)) void on_roce(const struct wire_fram
 	if (f->tunnel)
 		count_tunnel(f, stats);
 	count_class(f, conf, port, stats);
-	if (flow)
-		flow_note(flow, f, port->slot, conf->now_ns);
-	else
+	if (!flow) {
 		stats->flows_full++;
+		return;
+	}
+	flow_note(flow, f, port->slot, conf->now_ns);
+	pairing_note(f, flow, port, stats);
 }
 
 /* Has a CNP of ours about the flow gone out so lately that its receiver's is about the same marks?
