@@ -415,6 +415,49 @@ static void qp_ack_takes_no_class_and_is_not_unenforced(void **state)
 	assert_stats("ack", (struct port_stats){.depth_unknown = 1});
 }
 
+/* A CNP of the receiver's, for that QP of the sender, arrives here. */
+static void hear_cnp(__u32 qpn)
+{
+	static struct frame f;
+	static __u8 out[FRAME_ROOM];
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_out = out, .data_size_out = sizeof(out));
+
+	frame_make(&f, (struct frame_spec){.opcode = OP_CNP, .qpn = qpn, .payload_bytes = 16});
+	memcpy(f.data + f.l3_off + 12, receiver_ipv4, 4);
+	memcpy(f.data + f.l3_off + 16, sender_ipv4, 4);
+	opts.data_in = f.data;
+	opts.data_size_in = f.len;
+	assert_int_equal(bpf_prog_test_run_opts(bpf_program__fd(skel->progs.quench_xdp), &opts), 0);
+}
+
+/* In a READ the responder, which this host is, carries the data: its QP is the one to limit. */
+static void qp_of_a_read_responder_is_the_one_with_a_class_and_the_cnps(void **state)
+{
+	static const __u8 opcodes[] = {OP_RC_READ_RESPONSE_FIRST, OP_RC_READ_RESPONSE_MIDDLE,
+		OP_RC_READ_RESPONSE_LAST, OP_RC_READ_RESPONSE_ONLY};
+	struct frame_spec spec = {.tos = TOS_ECT0, .qpn = QPN_RECEIVER, .payload_bytes = 64};
+	struct flow_key data = key_of(spec), back = {.dst_qpn = QPN_SENDER};
+	struct heard heard;
+	size_t i;
+
+	(void)state;
+	port_set_flags(PORT_REACTION);
+	memcpy(back.src, data.dst, sizeof(back.src));
+	memcpy(back.dst, data.src, sizeof(back.dst));
+	map_put(skel->maps.pairs, &back,
+		&(struct pair){.peer_qpn = QPN_RECEIVER, .source = PAIR_CM});
+	for (i = 0; i < COUNT(opcodes); i++) {
+		spec.opcode = opcodes[i];
+		assert_int_equal(leaf_minor(spec, 0), MINOR_QP + 0);
+	}
+	assert_int_equal(pool().head, 1);
+	hear_cnp(QPN_SENDER);
+	hear_all(&heard);
+	assert_int_equal(heard.count, 1);
+	assert_int_equal(heard.event[0].type, EVENT_CNP);
+	assert_memory_equal(&heard.event[0].key, &data, sizeof(data));
+}
+
 static void qp_class_taken_back_keeps_leaf_while_its_depth_is_unknown(void **state)
 {
 	(void)state;
@@ -914,6 +957,7 @@ int main(void)
 		root_test(qp_without_free_class_rides_in_shared_leaf_and_is_counted),
 		root_test(qp_in_shared_leaf_of_unknown_depth_takes_no_class),
 		root_test(qp_ack_takes_no_class_and_is_not_unenforced),
+		root_test(qp_of_a_read_responder_is_the_one_with_a_class_and_the_cnps),
 		root_test(qp_class_taken_back_keeps_leaf_while_its_depth_is_unknown),
 		root_test(qp_class_given_to_another_is_left_at_once),
 		root_test(qp_table_full_counts_and_uses_shared_leaf),
