@@ -29,7 +29,7 @@ BENCH     := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %.bpf.c,$(
 BENCH_SKEL := $(patsubst tests/bench/%.bpf.c,$(BUILD)/bench/%.skel.h,$(wildcard tests/bench/*.bpf.c))
 FUZZ      := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 VM_TESTS  := $(addprefix $(BUILD)/,prog/test_mark prog/test_root prog/test_same prog/test_xdp unit/test_kernel_tc)
-SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/oracle/test_analyze.py \
+SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/oracle/test_fluid.py tests/oracle/test_analyze.py \
              tests/fuzz/test_fuzz.py tests/lab/rcpeer_test.sh $(wildcard tests/lab/test_*.py)
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
 
