@@ -178,7 +178,8 @@ static struct bench benches[] = {
 		.port_flags = PORT_REACTION, .events = 1, .frames = RING_FRAMES,
 		.calls = RING_CALLS),
 	BENCH("xdp_pfc", QUENCH, "quench_xdp", PFC, VERDICT_DROP, .port_flags = PORT_ENDS_PAUSE,
-		STATS(WIRE_PFC, .drops[PORT_DROP_PAUSE] = 1)),
+		STATS(WIRE_PFC, .drops[PORT_DROP_PAUSE] = 1, .xoff_received[0] = 1,
+			.xoff_received[5] = 1, .pause_ignored[PAUSE_IGNORED_NOT_ENABLED] = 2)),
 	XDP_PASSES("xdp_tcp", TCP, STATS(WIRE_OTHER)),
 
 	MINIMAL_TABLE("minimal_10", FLOWS_10, 10),

@@ -1,12 +1,12 @@
-// SPD-License-Identifier: BSD-2-Clause
-// Which QP answers which: what the DP program tells of answers, and that what is learned from real
+// SPDX-License-Identifier: BSD-2-Clause
+// Which QP answers which: what the XDP program tells of answers, and that what is learned from real
 // captures by answers alone is what CM says, each pair and no other.
 #include "programs.h"
 
 #include "capture/capture.h"
 #include "control/pairs.h"
 
-enum { CAPTURE_FLOWS = 1024, CAPTURE_RING_BYTES = 65536, TRUTH_MA = 16, QPN_OTHER = 0x445566 };
+enum { CAPTURE_FLOWS = 1024, CAPTURE_RING_BYTES = 65536, TRUTH_MAX = 16, QPN_OTHER = 0x445566 };
 
 static void run_xdp(const __u8 *data, size_t len)
 {
@@ -156,7 +156,7 @@ static void answers_of_a_flow_that_is_not_young_are_sampled(void **state)
 /* ---- captures ---- */
 
 struct pair_list {
-	struct endpoint a[TRUTH_MA], b[TRUTH_MA];
+	struct endpoint a[TRUTH_MAX], b[TRUTH_MAX];
 	size_t count;
 };
 
@@ -194,7 +194,7 @@ static void list_changes(struct pair_list *list, const struct pairs_changes *c, 
 		}
 		if (list_has(list, &change->a, &change->b))
 			continue;
-		assert_true(list->count < TRUTH_MA);
+		assert_true(list->count < TRUTH_MAX);
 		list->a[list->count] = change->a;
 		list->b[list->count++] = change->b;
 	}
