@@ -12,6 +12,7 @@
 enum {
 	PAIRING_YOUNG_PACKETS = 1024,
 	PAIRING_SAMPLE_BITS = 4,
+	PAIRING_SAMPLE = 7, /* of the 16; not the one that PSN 0 is in: it is sent most */
 };
 #define PAIRING_FRESH_NS 1000000000ull /* a request this old is not answered any more */
 
@@ -94,7 +95,7 @@ static inline __attribute__((always_inline)) void pairing_note(const struct wire
 	if (f->tunnel || (f->opcode & OP_TRANSPORT_MASK) != OP_RC)
 		return;
 	if (flow->packets >= PAIRING_YOUNG_PACKETS &&
-		(f->psn * 2654435761u) >> (32 - PAIRING_SAMPLE_BITS))
+		(f->psn * 2654435761u) >> (32 - PAIRING_SAMPLE_BITS) != PAIRING_SAMPLE)
 		return;
 	if (pairing_is_request(f, op) || op->flags & OPF_AETH)
 		pairing_look(f, port, stats);
