@@ -94,18 +94,6 @@ static const char *option_name(int key)
 	return option_rows[i].name;
 }
 
-struct amount {
-	char text[32];
-};
-
-static struct amount amount(enum units_kind kind, uint64_t value)
-{
-	struct amount out;
-
-	units_format(kind, value, out.text, sizeof(out.text));
-	return out;
-}
-
 /* Link speeds are written 100G as often as 100Gbit. */
 static void spell_rate(const char *text, char *buf, size_t size)
 {
@@ -129,7 +117,7 @@ static void read_number(struct argp_state *state, size_t row, const char *text)
 		qerr_set(&err, 0, "%s is out of range", text_quote(text).text);
 	if (err.text[0])
 		argp_error(state, "--%s: %s; allowed %s to %s", option_name(r->key), err.text,
-			amount(r->kind, r->min).text, amount(r->kind, r->max).text);
+			units_text(r->kind, r->min).text, units_text(r->kind, r->max).text);
 	memcpy((char *)o + r->at, &value, sizeof(value));
 	o->given |= 1u << row;
 }
@@ -263,8 +251,8 @@ static int work_out(struct answer *a, struct qerr *err)
 		return qerr_set(err, code,
 			"--limit: %s is too little for %" PRIu64 " port%s with %" PRIu64
 			"B of headroom each; allowed %" PRIu64 "B or more",
-			amount(UNITS_SIZE, a->limit_bytes).text, o->ports, o->ports > 1 ? "s" : "",
-			h->bytes, h->buffer_min_bytes * o->ports);
+			units_text(UNITS_SIZE, a->limit_bytes).text, o->ports,
+			o->ports > 1 ? "s" : "", h->bytes, h->buffer_min_bytes * o->ports);
 	return 0;
 }
 
@@ -294,8 +282,9 @@ static void print_text(const struct answer *a)
 	const struct headroom *h = &a->headroom;
 
 	printf("%s, %s of cable, MTU %" PRIu64 "; model %s: %s\n\n",
-		amount(UNITS_RATE, o->speed_bps).text, amount(UNITS_LENGTH, o->cable_mm).text,
-		o->mtu_bytes, o->model->name, o->model->help);
+		units_text(UNITS_RATE, o->speed_bps).text,
+		units_text(UNITS_LENGTH, o->cable_mm).text, o->mtu_bytes, o->model->name,
+		o->model->help);
 	for (size_t i = 0; i < h->parts_count; i++)
 		printf("  %-34s %15.1f B\n", h->parts[i].what, h->parts[i].bytes);
 	putchar('\n');

@@ -4,23 +4,16 @@
 #include <string.h>
 
 #include "policy/fields.h"
+#include "policy/marks.h"
 #include "policy/presets.h"
 #include "policy/reader.h"
 #include "quench/wire.h"
 #include "policy/text.h"
 #include "policy/units.h"
 
-struct amount {
-	char text[32];
-};
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-static struct amount amount(enum units_kind kind, uint64_t value)
-{
-	struct amount out;
-
-	units_format(kind, value, out.text, sizeof(out.text));
-	return out;
-}
+#define MTU_MIN_BYTES 1500 /* that a port may be assumed to have */
 
 static bool all_good(struct reader *reader, struct path a, struct path b)
 {
@@ -88,8 +81,8 @@ static void check_port_min_rate(struct reader *reader, size_t i)
 		return;
 	reader_fault(reader, path_of("ports[%zu].rate", i),
 		"%s is below dcqcn.min_rate; allowed %s or more",
-		amount(UNITS_RATE, port->rate_bps).text,
-		amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text);
+		units_text(UNITS_RATE, port->rate_bps).text,
+		units_text(UNITS_RATE, dcqcn->rate.min_rate_bps).text);
 }
 
 static void check_ports(struct reader *reader)
@@ -196,14 +189,73 @@ static void check_thresholds(struct reader *reader, size_t i)
 
 	if (all_good(reader, kmin, kmax) && class->ecn.kmin_bytes >= class->ecn.kmax_bytes)
 		reader_fault(reader, kmin, "%s is not below kmax; allowed less than %s",
-			amount(UNITS_SIZE, class->ecn.kmin_bytes).text,
-			amount(UNITS_SIZE, class->ecn.kmax_bytes).text);
+			units_text(UNITS_SIZE, class->ecn.kmin_bytes).text,
+			units_text(UNITS_SIZE, class->ecn.kmax_bytes).text);
 	if (all_good(reader, kmax, limit) && class->ecn.kmax_bytes > class->limit_bytes)
 		reader_fault(reader, kmax,
 			"%s is above the limit of the class and would never be reached; "
 			"allowed up to %s",
-			amount(UNITS_SIZE, class->ecn.kmax_bytes).text,
-			amount(UNITS_SIZE, class->limit_bytes).text);
+			units_text(UNITS_SIZE, class->ecn.kmax_bytes).text,
+			units_text(UNITS_SIZE, class->limit_bytes).text);
+}
+
+/* The fastest link that the policy names; 0 where a port's rate is not known either. */
+static uint64_t fastest_bps(struct reader *reader)
+{
+	const struct policy *policy = reader->policy;
+	uint64_t fastest = 0;
+
+	for (size_t i = 0; i < policy->ports_count; i++) {
+		const struct policy_port *port = &policy->ports[i];
+		uint64_t speed = port->speed_bps ? port->speed_bps : port->rate_bps;
+
+		if (!reader_usable(reader, path_of("ports[%zu]", i)) ||
+			!reader_usable(reader, path_of("ports[%zu].rate", i)) ||
+			!reader_usable(reader, path_of("ports[%zu].speed", i)))
+			return 0;
+		fastest = speed > fastest ? speed : fastest;
+	}
+	return fastest;
+}
+
+static bool marks_known(struct reader *reader, size_t i)
+{
+	static const char *const keys[] = {
+		"limit", "kind", "pfc", "pfc.xoff", "pfc.xon", "ecn", "ecn.kmax"};
+	static const char *const pfc_keys[] = {"pfc", "pfc.reaction", "pfc.response", "pfc.cable"};
+
+	for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
+		if (!reader_usable(reader, path_of("classes[%zu].%s", i, keys[k])))
+			return false;
+	for (size_t k = 0; k < ARRAY_SIZE(pfc_keys); k++)
+		if (!reader_usable(reader, path_of("%s", pfc_keys[k])))
+			return false;
+	return reader_usable(reader, path_of("ports")) &&
+	       reader_state(reader, path_of("classes[%zu].limit", i)) == VALUE_GOOD;
+}
+
+/* What the machine's links and MTUs ask for beyond this shows when the agent starts. */
+static void check_marks(struct reader *reader, size_t i)
+{
+	const struct policy *policy = reader->policy;
+	const struct policy_class *class = &policy->classes[i];
+	uint64_t speed_bps = fastest_bps(reader);
+	struct marks marks;
+	struct qerr err;
+
+	if (!class->pfc.present || !speed_bps || !marks_known(reader, i))
+		return;
+	if (!marks_wanted(class)) {
+		reader_fault(reader, path_of("classes[%zu].pfc", i),
+			"only a class of kind lossless pauses its neighbours; allowed for none "
+			"else");
+		return;
+	}
+	marks_compute(&marks, policy, class, speed_bps, MTU_MIN_BYTES);
+	for (size_t k = 0; k < marks_rules_count; k++)
+		if (marks_rules[k].check(&marks, &err))
+			reader_fault(reader, path_of("classes[%zu].%s", i, marks_rules[k].field),
+				"%s", err.text);
 }
 
 static void check_classes(struct reader *reader)
@@ -215,6 +267,7 @@ static void check_classes(struct reader *reader)
 		check_class_set(reader, i, false);
 		check_class_set(reader, i, true);
 		check_thresholds(reader, i);
+		check_marks(reader, i);
 	}
 }
 
@@ -306,14 +359,14 @@ static void check_dcqcn(struct reader *reader)
 		return;
 	if (reader_state(reader, min_rate) == VALUE_GOOD)
 		reader_fault(reader, min_rate, "%s is above line_rate; allowed up to %s",
-			amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
-			amount(UNITS_RATE, dcqcn->rate.line_rate_bps).text);
+			units_text(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
+			units_text(UNITS_RATE, dcqcn->rate.line_rate_bps).text);
 	else
 		reader_fault(reader, line_rate,
 			"%s is below min_rate, which is %s unless given; allowed %s or more",
-			amount(UNITS_RATE, dcqcn->rate.line_rate_bps).text,
-			amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
-			amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text);
+			units_text(UNITS_RATE, dcqcn->rate.line_rate_bps).text,
+			units_text(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
+			units_text(UNITS_RATE, dcqcn->rate.min_rate_bps).text);
 }
 
 static bool is_ipv4(const struct policy_endpoint *end)

@@ -34,7 +34,8 @@ bool compile_pauses(const struct policy *policy);
 
 /*
  * Put the XOFF and XON marks into conf: policy's, or what is left of each port's share of the limit
- * above the headroom of the fastest link (its speed and MTU). -ERANGE when nothing is left.
+ * above the headroom of the fastest link (its speed and MTU). -ERANGE when they break a rule of
+ * policy/marks.h: nothing is left for them, or not enough above them.
  */
 int compile_marks(const struct policy *policy, uint64_t speed_bps, uint32_t mtu_bytes,
 	struct conf *conf, struct qerr *err);

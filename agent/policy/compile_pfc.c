@@ -2,8 +2,8 @@
 // Priority flow control, from the policy to what the kernel side is told.
 #include <errno.h>
 
-#include "control/headroom.h"
 #include "policy/compile.h"
+#include "policy/marks.h"
 
 #define QUANTUM_BITS	 512
 #define PS_PER_S	 1000000000000ull
@@ -16,73 +16,36 @@ static bool port_has_pfc(const struct policy_port *port, enum port_pfc half)
 	       (port->pfc == PFC_BOTH || port->pfc == half);
 }
 
-static bool class_pauses(const struct policy_class *cls)
-{
-	return cls->kind == CLASS_LOSSLESS && cls->pfc.present;
-}
-
 bool compile_pauses(const struct policy *policy)
 {
 	for (size_t c = 0; c < policy->classes_count; c++)
-		if (class_pauses(&policy->classes[c]))
+		if (marks_wanted(&policy->classes[c]))
 			return true;
 	return false;
 }
 
-/* Ports whose frames may fill a queue of one class at one egress port. */
-static uint64_t fillers(const struct policy *policy)
+static int compile_class_marks(const struct marks *marks, struct class_conf *conf, struct qerr *err)
 {
-	return policy->ports_count > 2 ? policy->ports_count - 1 : 1;
-}
-
-static struct headroom_link link_of(const struct policy *policy, uint64_t speed_bps, uint32_t mtu)
-{
-	return (struct headroom_link){.speed_bps = speed_bps,
-		.cable_mm = policy->pfc.cable_m * 1000ull,
-		.mtu_bytes = mtu,
-		.port_mtu_bytes = mtu,
-		.reaction_ns = policy->pfc.reaction_ns};
-}
-
-static int marks_do_not_fit(const struct policy *policy, const struct policy_class *cls,
-	const struct headroom *h, uint64_t share, struct qerr *err)
-{
-	return qerr_set(err, -ERANGE,
-		"class %s: of its limit of %u bytes each of %llu ports may fill %llu, but what "
-		"still arrives after an XOFF takes %llu: raise the limit, or give pfc.xoff and "
-		"pfc.xon",
-		cls->name, cls->limit_bytes, (unsigned long long)fillers(policy),
-		(unsigned long long)share, (unsigned long long)h->buffer_min_bytes);
+	for (size_t k = 0; k < marks_rules_count; k++)
+		if (marks_rules[k].check(marks, err))
+			return qerr_prefix(err, -ERANGE, "class %s: %s", marks->class->name,
+				marks_rules[k].field);
+	conf->xoff_bytes = (uint32_t)marks->xoff_bytes;
+	conf->xon_bytes = (uint32_t)marks->xon_bytes;
+	return 0;
 }
 
 int compile_marks(const struct policy *policy, uint64_t speed_bps, uint32_t mtu_bytes,
 	struct conf *conf, struct qerr *err)
 {
-	const struct headroom_link link = link_of(policy, speed_bps, mtu_bytes);
-	struct headroom h;
+	struct marks marks;
 	int code = 0;
 
 	for (size_t c = 0; c < policy->classes_count && !code; c++) {
-		const struct policy_class *cls = &policy->classes[c];
-		uint64_t share = cls->limit_bytes / fillers(policy), xoff, xon;
-
-		if (!class_pauses(cls))
+		if (!marks_wanted(&policy->classes[c]))
 			continue;
-		conf->classes[c].xoff_bytes = cls->pfc.xoff_bytes;
-		conf->classes[c].xon_bytes = cls->pfc.xon_bytes;
-		if (cls->pfc.xoff_bytes && cls->pfc.xon_bytes)
-			continue;
-		code = headroom_compute(&headroom_models[0], &link, &h, err);
-		if (code)
-			continue;
-		xoff = cls->pfc.xoff_bytes;
-		if (!xoff && headroom_marks(&h, share, &xoff, &xon))
-			return marks_do_not_fit(policy, cls, &h, share, err);
-		xon = cls->pfc.xon_bytes;
-		if (!xon)
-			xon = xoff > h.xon_gap_bytes ? xoff - h.xon_gap_bytes : xoff / 2;
-		conf->classes[c].xoff_bytes = (uint32_t)xoff;
-		conf->classes[c].xon_bytes = (uint32_t)xon;
+		marks_compute(&marks, policy, &policy->classes[c], speed_bps, mtu_bytes);
+		code = compile_class_marks(&marks, &conf->classes[c], err);
 	}
 	return code;
 }
@@ -102,7 +65,7 @@ void compile_port_pfc(const struct policy *policy, const struct policy_port *por
 
 		if (cls->kind != CLASS_LOSSY && port_has_pfc(port, PFC_OBEY))
 			conf->obeyed |= 1u << cls->priority;
-		if (class_pauses(cls) && port_has_pfc(port, PFC_SEND))
+		if (marks_wanted(cls) && port_has_pfc(port, PFC_SEND))
 			conf->pausing |= 1u << c;
 	}
 }

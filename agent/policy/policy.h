@@ -82,6 +82,7 @@ struct policy_watchdog {
 struct policy_pfc {
 	uint64_t pause_ns;     /* of one XOFF; 0: computed */
 	uint64_t reaction_ns;  /* from the crossing frame to the XOFF on the wire, at the worst */
+	uint64_t response_ns;  /* the peer's, from the XOFF to its last frame; 0: by 802.3 */
 	uint32_t cable_m;      /* the longest, in metres */
 	uint32_t budget_per_s; /* PFC frames that a port sends at most */
 	bool multicast;	       /* may broadcast and multicast frames be lossless? */

@@ -288,6 +288,14 @@ void units_format(enum units_kind kind, uint64_t value, char *buf, size_t size)
 			value % unit->num, unit->name);
 }
 
+struct units_text units_text(enum units_kind kind, uint64_t value)
+{
+	struct units_text out;
+
+	units_format(kind, value, out.text, sizeof(out.text));
+	return out;
+}
+
 void units_names(enum units_kind kind, char *buf, size_t size)
 {
 	size_t left = 0;

@@ -48,6 +48,13 @@ double units_double(struct units_value value);
  */
 void units_format(enum units_kind kind, uint64_t value, char *buf, size_t size);
 
+struct units_text {
+	char text[32];
+};
+
+/* The same, by value. */
+struct units_text units_text(enum units_kind kind, uint64_t value);
+
 /* The units of the kind as words, "kbit, Mbit, Gbit or Tbit"; "" for ratios and counts. */
 void units_names(enum units_kind kind, char *buf, size_t size);
 

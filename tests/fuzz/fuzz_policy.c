@@ -46,6 +46,30 @@ static void check_policy(const struct policy *p)
 	check_classes(p);
 }
 
+/* Marks either break a rule, which is said, or keep their order. */
+static void compile_pauses_of(const struct policy *p, struct conf *conf)
+{
+	struct port_conf port = {};
+	struct qerr err = {};
+	size_t i;
+
+	for (i = 0; i < p->ports_count; i++) {
+		compile_port_pfc(p, &p->ports[i], 1000000, &port);
+		fuzz_expect(port.pause_quanta, "an XOFF is none without a time");
+	}
+	if (compile_marks(p, 100000000000, 9000, conf, &err)) {
+		fuzz_expect(err.text[0], "marks are refused with a word");
+		return;
+	}
+	for (i = 0; i < p->classes_count; i++) {
+		const struct class_conf *c = &conf->classes[i];
+
+		fuzz_expect(!c->xoff_bytes || (c->xon_bytes && c->xon_bytes < c->xoff_bytes &&
+						      c->xoff_bytes < p->classes[i].limit_bytes),
+			"xon, xoff, limit");
+	}
+}
+
 static void compile_policy(const struct policy *p)
 {
 	struct rate_params params;
@@ -61,6 +85,7 @@ static void compile_policy(const struct policy *p)
 		fuzz_expect(p->ports[i].role != PORT_HOST || rate_params_valid(&params),
 			"parameters of the rate control");
 	}
+	compile_pauses_of(p, &conf);
 	for (i = 0; i < sizeof(conf.dscp_class); i++)
 		fuzz_expect(conf.dscp_class[i] < CLASSES_MAX || conf.dscp_class[i] == CLASS_NONE,
 			"class of a DSCP");

@@ -43,8 +43,9 @@ SIZES = (2, 1024, 4096)  # payloads: frames of 60, 1,082 and 4,154 bytes
 QUIET_S = 0.002
 LIMIT = "1MiB"
 
-# For the incast: each of eight hosts may fill an eighth of the limit.
-XOFF_BYTES, XON_BYTES = 40_000, 20_000
+# For the incast: each of eight hosts may fill an eighth of the limit. All is marked before any is paused.
+INCAST_LIMIT = 3 << 20
+KMAX_BYTES, XOFF_BYTES, XON_BYTES = 140_000, 150_000, 100_000
 STORM_DETECT_S = 0.1
 BULK_BPS = BOTTLENECK_BPS // 4
 BULK_WIRE_SHARE = (14 + 20 + 8 + 1400) / 1400  # what HTB counts for each byte of payload
@@ -426,7 +427,8 @@ def words_and_gates(cases: Cases, long: bool, results: dict) -> None:
 def incast_policy(lab: Lab, ecn: bool) -> str:
     """PFC in the class, and a lossy class beside it; without ECN nobody slows for anything else."""
     marks = f"pfc: {{xoff: {XOFF_BYTES}B, xon: {XON_BYTES}B}}"
-    text = re.sub(r"^( +)(limit: \S+.*)$", rf"\1\2\n\1{marks}", lab.base_policy, count=1, flags=re.M)
+    text = policy_with(lab.base_policy, limit=f"{INCAST_LIMIT >> 10}KiB", kmax=f"{KMAX_BYTES}B")
+    text = re.sub(r"^( +)(limit: \S+.*)$", rf"\1\2\n\1{marks}", text, count=1, flags=re.M)
     bulk = f"  - {{name: bulk, priority: {LOSSY}, dscp: [{DSCP_LOSSY}], kind: lossy, limit: {LIMIT}}}\n"
     text = re.sub(r"^(cnp:)", bulk + r"\1", text, count=1, flags=re.M)
     if ecn:
@@ -490,7 +492,7 @@ def incast(lab: Lab, ecn: bool, seconds: float) -> dict:
 
 def test_incast(cases: Cases, seconds: float, results: dict) -> None:
     with Lab(senders=8) as lab:
-        share = lab.buffer_bytes // len(lab.hosts)
+        share = INCAST_LIMIT // len(lab.hosts)
         without, with_ecn = results["incast"], results["incast_ecn"] = {}, {}
         with cases.case("incast_without_ecn_loses_nothing"):
             without |= incast(lab, False, seconds)

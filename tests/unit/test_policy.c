@@ -707,10 +707,78 @@ static void policy_parse_contradiction_is_placed(void **state)
 	assert_all_bad(cases, ARRAY_SIZE(cases));
 }
 
+/* One port of 200 Mbit/s: headroom 31,199 bytes, of which a reaction of 500 us takes 12,500. */
+static void policy_parse_marks_out_of_order_are_refused(void **state)
+{
+	static const struct bad cases[] = {
+		{HEAD "classes: [{" ROCE ",\n pfc: {xoff: 1025KiB, xon: 1MB}}]\n",
+			"4:14: classes[0].pfc.xoff: 1025KiB is above the limit of the class, which "
+			"would drop before it pauses; allowed up to 1MiB"},
+		{HEAD "classes: [{" ROCE ",\n pfc: {xoff: 300KB, xon: 300KB}}]\n",
+			"4:26: classes[0].pfc.xon: 300KB is not below xoff; allowed less than "
+			"300KB"},
+		{HEAD "classes: [{" ROCE ",\n " ECN ",\n pfc: {xoff: 100KB}}]\n",
+			"4:26: classes[0].ecn.kmax: 100KB is not below xoff, so it would pause "
+			"before it has marked; allowed less than 100KB"},
+		{HEAD "classes: [{" ROCE ",\n pfc: {xoff: 1000KB}}]\npfc: {reaction: 5ms}\n",
+			"3:72: classes[0].limit: 1MiB is too little: 1 port may fill it, each with "
+			"1MB up to xoff and 256199B of headroom after it (125000B of that for a "
+			"reaction of 5ms at 200Mbit); allowed 1256199B or more"},
+		{HEAD "classes: [{name: a, priority: 1, dscp: [1], kind: lossless, limit: 30KB,\n "
+		      "pfc: {}}]\n",
+			"3:68: classes[0].limit: 30KB is too little: 1 port may fill it, each with "
+			"4566B up to xoff and 31199B of headroom after it (12500B of that for a "
+			"reaction of 500us at 200Mbit); allowed 35765B or more"},
+		{HEAD "classes: [{name: a, priority: 1, dscp: [1], kind: lossy, limit: 1MB,\n "
+		      "pfc: {}}]\n",
+			"4:7: classes[0].pfc: only a class of kind lossless pauses its neighbours; "
+			"allowed for none else"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+}
+
+/* What a fault names as allowed is. */
+static void policy_parse_marks_at_their_bounds_are_taken(void **state)
+{
+	(void)state;
+	assert_good(HEAD "classes: [{" ROCE ", pfc: {xoff: 300KB, xon: 299999B}}]\n");
+	assert_good(HEAD "classes: [{" ROCE ", " ECN ", pfc: {xoff: 100001B}}]\n");
+	assert_good(HEAD "classes: [{name: a, priority: 1, dscp: [1], kind: lossless,\n"
+			 "limit: 35765B, pfc: {}}]\n");
+	assert_good(HEAD "classes: [{name: a, priority: 1, dscp: [1], kind: lossless,\n"
+			 "limit: 1256199B, pfc: {xoff: 1MB}}]\npfc: {reaction: 5ms}\n");
+}
+
+/* Three ports: two may fill the third's queue, at the fastest link's speed. */
+static void policy_parse_limit_holds_every_port_s_headroom(void **state)
+{
+#define THREE                                                                                      \
+	"version: 1\nports:\n- {name: a, role: gateway, rate: 200Mbit}\n"                          \
+	"- {name: b, role: gateway, rate: 200Mbit}\n"                                              \
+	"- {name: c, role: gateway, rate: 200Mbit, speed: 10Gbit}\n- {name: m, role: monitor}\n"
+	static const struct bad cases[] = {
+		{THREE "classes: [{name: a, priority: 1, dscp: [1], kind: lossless, limit: "
+		       "1MB,\n pfc: {xoff: 300KB}}]\n",
+			"7:68: classes[0].limit: 1MB is too little: 2 ports may fill it, each with "
+			"300KB up to xoff and 635613B of headroom after it (625000B of that for a "
+			"reaction of 500us at 10Gbit); allowed 1871226B or more"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+	assert_good(THREE "classes: [{name: a, priority: 1, dscp: [1], kind: lossless,\n"
+			  "limit: 1871226B, pfc: {xoff: 300KB}}]\n");
+}
+
 /* A value that was refused must not raise a second fault about the value it does not have. */
 static void policy_parse_refused_value_raises_no_second_fault(void **state)
 {
 	static const struct bad cases[] = {
+		{HEAD "classes: [{" ROCE ",\n pfc: {xoff: 1025KiB, xon: 2}}]\n",
+			"4:28: classes[0].pfc.xon: \"2\" has no unit (B, KB, KiB, MB, MiB, GB or "
+			"GiB); allowed auto, or 1KB to 1GiB"},
 		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 20KB, kmax: 0KB, pmax: 10%}}]\n",
 			"4:26: classes[0].ecn.kmax: \"0KB\" is out of range; allowed 1KB to 1GiB"},
 		{HEAD "classes:\n"
@@ -917,6 +985,9 @@ int main(void)
 		cmocka_unit_test(policy_parse_bad_structure_is_placed),
 		cmocka_unit_test(policy_parse_bad_value_is_placed),
 		cmocka_unit_test(policy_parse_contradiction_is_placed),
+		cmocka_unit_test(policy_parse_marks_out_of_order_are_refused),
+		cmocka_unit_test(policy_parse_marks_at_their_bounds_are_taken),
+		cmocka_unit_test(policy_parse_limit_holds_every_port_s_headroom),
 		cmocka_unit_test(policy_parse_refused_value_raises_no_second_fault),
 		cmocka_unit_test(policy_parse_list_is_bounded),
 		cmocka_unit_test(policy_parse_nine_classes_are_refused),
