@@ -3,12 +3,12 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/headroom.h"
+#include "cli/headroom_report.h"
+#include "measure/rounds.h"
 #include "policy/text.h"
 #include "policy/units.h"
 
@@ -18,18 +18,20 @@ static const char help[] =
 	"Without --limit the buffer is the smallest that neither overflows nor runs dry between "
 	"two pauses. --reaction is the time from the frame that crosses the mark to XOFF on the "
 	"wire, --response that from XOFF to the peer's last frame: for a peer whose PFC is "
-	"hardware it follows from the speed.\n\n"
-	"Exit status: 0 done, 1 the marks do not fit into --limit, 2 usage.\n\n"
+	"hardware it follows from the speed. --measure finds the first on this machine, with an "
+	"agent and links in namespaces of its own: run it beside the load that you expect. Its "
+	"slowest time is the reaction, unless --reaction is given.\n\n"
+	"Exit status: 0 done, 1 failed, or the marks do not fit into --limit, 2 usage.\n\n"
 	"Models:";
 
 #define DEFAULT_REACTION_NS 500000
+#define DEFAULT_ROUNDS	    1000
 
 struct options {
-	uint64_t speed_bps, cable_mm, mtu_bytes, port_mtu_bytes, cell_bytes;
-	uint64_t reaction_ns, response_ns, limit_bytes, ports;
-	const struct headroom_model *model;
+	struct headroom_asked asked;
+	uint64_t rounds, priority;
 	unsigned int given; /* bit n: number_rows[n] was */
-	bool json;
+	bool measure, polls, json;
 };
 
 enum {
@@ -43,6 +45,10 @@ enum {
 	KEY_LIMIT,
 	KEY_PORTS,
 	KEY_MODEL,
+	KEY_MEASURE,
+	KEY_ROUNDS,
+	KEY_POLL,
+	KEY_PRIORITY,
 };
 
 static const struct argp_option option_rows[] = {
@@ -57,6 +63,10 @@ static const struct argp_option option_rows[] = {
 	{"ports", KEY_PORTS, "N", 0, "ports that fill it, each with its own queue (default 1)", 0},
 	{"cell", KEY_CELL, "BYTES", 0, "of the switch's memory (default: as the model says)", 0},
 	{"model", KEY_MODEL, "NAME", 0, "whose sum (default quench), see below", 0},
+	{"measure", KEY_MEASURE, NULL, 0, "measure how fast quench is on this machine", 0},
+	{"rounds", KEY_ROUNDS, "N", 0, "measure N times (default 1000)", 0},
+	{"poll", KEY_POLL, NULL, 0, "measure an agent that does not sleep (realtime.poll)", 0},
+	{"priority", KEY_PRIORITY, "N", 0, "measure one with that priority (realtime.priority)", 0},
 	{"json", 'j', NULL, 0, "one JSON document on stdout, nothing else there", 0},
 	{},
 };
@@ -72,15 +82,17 @@ static const struct number_row {
 	unsigned int takes; /* HEADROOM_*; 0: every model */
 	bool required;
 } number_rows[] = {
-	{KEY_SPEED, UNITS_RATE, 1000000, 1600000000000, AT(speed_bps), 0, true},
-	{KEY_CABLE, UNITS_LENGTH, 0, 100000000, AT(cable_mm), 0, true},
-	{KEY_MTU, UNITS_COUNT, 64, 65535, AT(mtu_bytes), 0, true},
-	{KEY_PORT_MTU, UNITS_COUNT, 64, 65535, AT(port_mtu_bytes), HEADROOM_PORT_MTU, false},
-	{KEY_CELL, UNITS_COUNT, 32, 1024, AT(cell_bytes), HEADROOM_CELL, false},
-	{KEY_REACTION, UNITS_TIME, 1, 1000000000, AT(reaction_ns), HEADROOM_REACTION, false},
-	{KEY_RESPONSE, UNITS_TIME, 1, 1000000000, AT(response_ns), HEADROOM_RESPONSE, false},
-	{KEY_LIMIT, UNITS_SIZE, 2000, 1 << 30, AT(limit_bytes), 0, false},
-	{KEY_PORTS, UNITS_COUNT, 1, 62, AT(ports), 0, false},
+	{KEY_SPEED, UNITS_RATE, 1000000, 1600000000000, AT(asked.speed_bps), 0, true},
+	{KEY_CABLE, UNITS_LENGTH, 0, 100000000, AT(asked.cable_mm), 0, true},
+	{KEY_MTU, UNITS_COUNT, 64, 65535, AT(asked.mtu_bytes), 0, true},
+	{KEY_PORT_MTU, UNITS_COUNT, 64, 65535, AT(asked.port_mtu_bytes), HEADROOM_PORT_MTU, false},
+	{KEY_CELL, UNITS_COUNT, 32, 1024, AT(asked.cell_bytes), HEADROOM_CELL, false},
+	{KEY_REACTION, UNITS_TIME, 1, 1000000000, AT(asked.reaction_ns), HEADROOM_REACTION, false},
+	{KEY_RESPONSE, UNITS_TIME, 1, 1000000000, AT(asked.response_ns), HEADROOM_RESPONSE, false},
+	{KEY_LIMIT, UNITS_SIZE, 2000, 1 << 30, AT(asked.limit_bytes), 0, false},
+	{KEY_PORTS, UNITS_COUNT, 1, 62, AT(asked.ports), 0, false},
+	{KEY_ROUNDS, UNITS_COUNT, 10, ROUNDS_MAX, AT(rounds), 0, false},
+	{KEY_PRIORITY, UNITS_COUNT, 1, 99, AT(priority), 0, false},
 };
 
 enum { NUMBERS = sizeof(number_rows) / sizeof(number_rows[0]) };
@@ -127,31 +139,57 @@ static void read_model(struct argp_state *state, const char *text)
 	struct options *o = state->input;
 	char names[128] = "";
 
-	o->model = headroom_find(text);
+	o->asked.model = headroom_find(text);
 	for (size_t i = 0; i < headroom_models_count; i++)
 		text_join(names, sizeof(names), headroom_models[i].name,
 			headroom_models_count - 1 - i);
-	if (!o->model)
+	if (!o->asked.model)
 		argp_error(state, "--model: %s is none of the models; allowed %s",
 			text_quote(text).text, names);
 }
 
+static bool is_given(const struct options *o, int key)
+{
+	for (size_t i = 0; i < NUMBERS; i++)
+		if (number_rows[i].key == key)
+			return o->given >> i & 1;
+	return false;
+}
+
+/* Is there a link to work something out for? With --measure alone there is none. */
+static bool wants_sum(const struct options *o)
+{
+	return !o->measure || is_given(o, KEY_SPEED) || is_given(o, KEY_CABLE) ||
+	       is_given(o, KEY_MTU);
+}
+
+static void check_measure(struct argp_state *state, const struct options *o)
+{
+	if (!o->measure && (o->polls || is_given(o, KEY_ROUNDS) || is_given(o, KEY_PRIORITY)))
+		argp_error(state, "--rounds, --poll and --priority: only with --measure");
+	if (o->measure && !(o->asked.model->takes & HEADROOM_REACTION))
+		argp_error(state, "--measure: the model %s does not take it", o->asked.model->name);
+}
+
 static void check_options(struct argp_state *state, const struct options *o)
 {
+	const struct headroom_asked *asked = &o->asked;
+
 	for (size_t i = 0; i < NUMBERS; i++) {
 		const struct number_row *row = &number_rows[i];
 		bool given = o->given & 1u << i;
 
-		if (row->required && !given)
+		if (row->required && !given && wants_sum(o))
 			argp_error(state, "--%s is missing", option_name(row->key));
-		if (row->takes && given && !(row->takes & o->model->takes))
+		if (row->takes && given && !(row->takes & asked->model->takes))
 			argp_error(state, "--%s: the model %s does not take it",
-				option_name(row->key), o->model->name);
+				option_name(row->key), asked->model->name);
 	}
-	if (o->port_mtu_bytes && o->port_mtu_bytes < o->mtu_bytes)
+	if (asked->port_mtu_bytes && asked->port_mtu_bytes < asked->mtu_bytes)
 		argp_error(state,
 			"--port-mtu: %" PRIu64 " is less than --mtu; allowed %" PRIu64 " to 65535",
-			o->port_mtu_bytes, o->mtu_bytes);
+			asked->port_mtu_bytes, asked->mtu_bytes);
+	check_measure(state, o);
 }
 
 static error_t read_option(int key, char *arg, struct argp_state *state)
@@ -166,6 +204,12 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_MODEL:
 		read_model(state, arg);
+		return 0;
+	case KEY_MEASURE:
+		o->measure = true;
+		return 0;
+	case KEY_POLL:
+		o->polls = true;
 		return 0;
 	case 'j':
 		o->json = true;
@@ -206,142 +250,92 @@ static void read_options(int argc, char **argv, struct options *o)
 	const struct argp argp = {
 		.options = option_rows,
 		.parser = read_option,
-		.args_doc = "--speed RATE --cable LENGTH --mtu BYTES",
+		.args_doc = "--speed RATE --cable LENGTH --mtu BYTES\n--measure",
 		.doc = help,
 		.help_filter = filter_help,
 	};
 
 	*o = (struct options){
-		.reaction_ns = DEFAULT_REACTION_NS, .ports = 1, .model = &headroom_models[0]};
+		.asked = {.reaction_ns = DEFAULT_REACTION_NS,
+			.ports = 1,
+			.model = &headroom_models[0]},
+		.rounds = DEFAULT_ROUNDS,
+	};
 	argv[0] = name;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, o);
 }
 
-/* What was asked, and the answer. */
-struct answer {
-	const struct options *options;
-	struct headroom headroom;
-	uint64_t limit_bytes; /* of the class, for all ports */
-	uint64_t xoff_bytes, xon_bytes;
-	bool runs_dry; /* the limit is too tight for that */
-};
-
-static int work_out(struct answer *a, struct qerr *err)
+static int work_out(const struct headroom_asked *asked, struct headroom_answer *a, struct qerr *err)
 {
-	const struct options *o = a->options;
 	const struct headroom_link link = {
-		.speed_bps = o->speed_bps,
-		.cable_mm = o->cable_mm,
-		.mtu_bytes = o->mtu_bytes,
-		.port_mtu_bytes = o->port_mtu_bytes,
-		.cell_bytes = o->cell_bytes,
-		.reaction_ns = o->reaction_ns,
-		.response_ns = o->response_ns,
+		.speed_bps = asked->speed_bps,
+		.cable_mm = asked->cable_mm,
+		.mtu_bytes = asked->mtu_bytes,
+		.port_mtu_bytes = asked->port_mtu_bytes,
+		.cell_bytes = asked->cell_bytes,
+		.reaction_ns = asked->reaction_ns,
+		.response_ns = asked->response_ns,
 	};
 	const struct headroom *h = &a->headroom;
-	int code = headroom_compute(o->model, &link, &a->headroom, err);
+	int code = headroom_compute(asked->model, &link, &a->headroom, err);
 
 	if (code)
-		return qerr_prefix(err, code, "--model %s", o->model->name);
-	a->limit_bytes = o->limit_bytes ? o->limit_bytes : h->buffer_bytes * o->ports;
-	a->runs_dry = a->limit_bytes / o->ports < h->buffer_bytes;
-	code = headroom_marks(h, a->limit_bytes / o->ports, &a->xoff_bytes, &a->xon_bytes);
+		return qerr_prefix(err, code, "--model %s", asked->model->name);
+	a->ample_bytes = h->buffer_bytes * asked->ports;
+	a->limit_bytes = asked->limit_bytes ? asked->limit_bytes : a->ample_bytes;
+	code = headroom_marks(h, a->limit_bytes / asked->ports, &a->xoff_bytes, &a->xon_bytes);
 	if (code)
 		return qerr_set(err, code,
 			"--limit: %s is too little for %" PRIu64 " port%s with %" PRIu64
 			"B of headroom each; allowed %" PRIu64 "B or more",
-			units_text(UNITS_SIZE, a->limit_bytes).text, o->ports,
-			o->ports > 1 ? "s" : "", h->bytes, h->buffer_min_bytes * o->ports);
+			units_text(UNITS_SIZE, a->limit_bytes).text, asked->ports,
+			asked->ports > 1 ? "s" : "", h->bytes, h->buffer_min_bytes * asked->ports);
 	return 0;
 }
 
-static void print_mark(const char *name, uint64_t bytes, const char *what)
+/* Whole microseconds, as one writes them into a policy. */
+static uint64_t round_up_us(uint64_t ns)
 {
-	printf("%-36s %13" PRIu64 " B  %s\n", name, bytes, what);
+	return (ns + 999) / 1000 * 1000;
 }
 
-static void print_marks(const struct answer *a)
+static int measure(struct options *o, struct headroom_measured *m, struct qerr *err)
 {
-	const struct options *o = a->options;
-	char all[64];
+	int code;
 
-	print_mark("headroom", a->headroom.bytes, "after XOFF this much may still come");
-	if (a->xoff_bytes)
-		print_mark("XOFF", a->xoff_bytes, "pause the peer at this depth");
-	if (a->xon_bytes)
-		print_mark("XON", a->xon_bytes, "let it go on at this one");
-	snprintf(all, sizeof(all), "of the class, XOFF + headroom for %" PRIu64 " port%s", o->ports,
-		o->ports > 1 ? "s" : "");
-	print_mark("limit", a->limit_bytes, all);
-}
+	m->realtime = (struct policy_realtime){.poll = o->polls, .priority = (uint32_t)o->priority};
+	code = rounds_run((uint32_t)o->rounds, &m->realtime, &m->times, err);
 
-static void print_text(const struct answer *a)
-{
-	const struct options *o = a->options;
-	const struct headroom *h = &a->headroom;
-
-	printf("%s, %s of cable, MTU %" PRIu64 "; model %s: %s\n\n",
-		units_text(UNITS_RATE, o->speed_bps).text,
-		units_text(UNITS_LENGTH, o->cable_mm).text, o->mtu_bytes, o->model->name,
-		o->model->help);
-	for (size_t i = 0; i < h->parts_count; i++)
-		printf("  %-34s %15.1f B\n", h->parts[i].what, h->parts[i].bytes);
-	putchar('\n');
-	print_marks(a);
-	if (a->runs_dry)
-		printf("\nNothing is lost, but the queue may run dry after a pause; with a limit "
-		       "of "
-		       "%" PRIu64 "B it would not.\n",
-			h->buffer_bytes * o->ports);
-	if (o->model == &headroom_models[0])
-		printf("\nIn the policy: limit: %" PRIu64 "B, pfc: {xoff: %" PRIu64
-		       "B, xon: %" PRIu64 "B}\n",
-			a->limit_bytes, a->xoff_bytes, a->xon_bytes);
-}
-
-static json_t *parts_json(const struct headroom *h)
-{
-	json_t *parts = json_array();
-
-	for (size_t i = 0; i < h->parts_count; i++)
-		json_array_append_new(parts, json_pack("{s:s, s:f}", "what", h->parts[i].what,
-						     "bytes", h->parts[i].bytes));
-	return parts;
-}
-
-static int print_json(const struct answer *a)
-{
-	const struct options *o = a->options;
-	json_t *doc = json_pack("{s:s, s:I, s:f, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:b}", "model",
-		o->model->name, "speed_bps", (json_int_t)o->speed_bps, "cable_m",
-		(double)o->cable_mm / 1000, "mtu_bytes", (json_int_t)o->mtu_bytes, "ports",
-		(json_int_t)o->ports, "parts", parts_json(&a->headroom), "headroom_bytes",
-		(json_int_t)a->headroom.bytes, "xoff_bytes", (json_int_t)a->xoff_bytes, "xon_bytes",
-		(json_int_t)a->xon_bytes, "limit_bytes", (json_int_t)a->limit_bytes, "may_run_dry",
-		a->runs_dry);
-	int code = doc ? json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : -1;
-
-	putchar('\n');
-	json_decref(doc);
-	return code;
+	m->rounds = (uint32_t)o->rounds;
+	m->reaction_ns = round_up_us(m->times.xoff.max_ns);
+	m->response_ns = round_up_us(m->times.closed.max_ns);
+	if (!is_given(o, KEY_REACTION))
+		o->asked.reaction_ns = m->reaction_ns;
+	return code ? qerr_prefix(err, code, "--measure") : 0;
 }
 
 int cli_headroom(int argc, char **argv)
 {
+	struct headroom_report report = {};
+	struct headroom_measured measured;
+	struct headroom_answer answer;
 	struct options options;
-	struct answer answer = {.options = &options};
 	struct qerr err = {};
-	int code = 0;
 
 	read_options(argc, argv, &options);
-	if (work_out(&answer, &err))
-		return cli_fail(err.text);
-	if (options.json)
-		code = print_json(&answer);
-	else
-		print_text(&answer);
-	if (code || fflush(stdout))
+	report.asked = &options.asked;
+	if (options.measure) {
+		if (measure(&options, &measured, &err))
+			return cli_fail(err.text);
+		report.measured = &measured;
+	}
+	if (wants_sum(&options)) {
+		if (work_out(&options.asked, &answer, &err))
+			return cli_fail(err.text);
+		report.answer = &answer;
+	}
+	if (headroom_report(&report, options.json) || fflush(stdout))
 		return cli_fail("the answer cannot be written");
 	return EXIT_OK;
 }

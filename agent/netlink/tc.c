@@ -241,22 +241,33 @@ static int reading_grow(struct reading *r)
 	return 0;
 }
 
-static int reading_message(const struct nlmsghdr *nlh, void *arg)
+bool tc_parse(const struct nlmsghdr *nlh, uint32_t tick_ns, int *ifindex, struct tc_object *obj)
 {
 	const struct tcmsg *tcm = mnl_nlmsg_get_payload(nlh);
 	struct tc_attrs attrs = {0};
-	struct reading *r = arg;
 
 	if ((nlh->nlmsg_type != RTM_NEWQDISC && nlh->nlmsg_type != RTM_NEWTCLASS) ||
-		mnl_nlmsg_get_payload_len(nlh) < sizeof(*tcm) || tcm->tcm_ifindex != r->ifindex)
+		mnl_nlmsg_get_payload_len(nlh) < sizeof(*tcm) ||
+		mnl_attr_parse(nlh, sizeof(*tcm), tc_attr, &attrs) < 0)
+		return false;
+	*ifindex = tcm->tcm_ifindex;
+	object_read(obj, tcm, &attrs, nlh->nlmsg_type == RTM_NEWTCLASS, tick_ns);
+	return true;
+}
+
+static int reading_message(const struct nlmsghdr *nlh, void *arg)
+{
+	struct reading *r = arg;
+	struct tc_object obj;
+	int ifindex;
+
+	if (!tc_parse(nlh, r->tick_ns, &ifindex, &obj) || ifindex != r->ifindex)
 		return MNL_CB_OK;
-	if (mnl_attr_parse(nlh, sizeof(*tcm), tc_attr, &attrs) < 0)
-		return MNL_CB_ERROR;
 	if (r->n == r->room && reading_grow(r)) {
 		errno = ENOMEM;
 		return MNL_CB_ERROR;
 	}
-	object_read(&r->list[r->n++], tcm, &attrs, nlh->nlmsg_type == RTM_NEWTCLASS, r->tick_ns);
+	r->list[r->n++] = obj;
 	return MNL_CB_OK;
 }
 

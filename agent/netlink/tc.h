@@ -112,6 +112,12 @@ int tc_batch(
  */
 int tc_read(struct rtnl *nl, int ifindex, struct tc_object **list, size_t *n, struct qerr *err);
 
+/*
+ * Read a message about a qdisc or class, as dumps and RTMGRP_TC bring it, with the device it is of.
+ * False for any other message.
+ */
+bool tc_parse(const struct nlmsghdr *nlh, uint32_t tick_ns, int *ifindex, struct tc_object *obj);
+
 struct tc_qdisc_stats {
 	uint64_t bytes; /* dequeued or enqueued, as the qdisc counts; purges are not seen */
 	uint64_t packets;

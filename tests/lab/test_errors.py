@@ -44,7 +44,8 @@ OPTIONS = {
     "status": ["--instance=NAME", "--json", "--help"],
     "flows": ["--instance=NAME", "--json", "--help"],
     "headroom": ["--speed=RATE", "--cable=LENGTH", "--mtu=BYTES", "--port-mtu=BYTES", "--cell=BYTES", "--limit=SIZE",
-                 "--ports=N", "--model=NAME", "--reaction=TIME", "--response=TIME", "--json", "--help"],
+                 "--ports=N", "--model=NAME", "--reaction=TIME", "--response=TIME", "--json", "--measure",
+                 "--rounds=N", "--poll", "--priority=N", "--help"],
     "release": ["--instance=NAME", "--help"],
 }
 

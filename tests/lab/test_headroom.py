@@ -1,16 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""quench headroom: its sums against those of this file, its two kinds of output, and what it refuses."""
+"""quench headroom: its sums against those of this file, its output, what it refuses, what it measures."""
 import json
 import math
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Callable, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from lab import QUENCH, Cases, expect, expect_equal  # noqa: E402
+from lab import QUENCH, Cases, expect, expect_equal, wait_until  # noqa: E402
 
 QUANTA = {1: 2, 10: 67, 25: 80, 40: 118, 50: 147, 100: 394, 200: 453, 400: 905, 800: 905}
 LINK = {"speed": "100G", "cable": "40m", "mtu": "4200"}
@@ -97,6 +98,7 @@ def test_refusals(cases: Cases) -> None:
         "port_mtu_below_mtu": ({"port_mtu": 900}, 2, "allowed 4200 to 65535"),
         "speed_unknown_to_802_3": ({"speed": "200Mbit"}, 1, "give the peer's own"),
         "speed_unknown_to_the_model": ({"speed": "50G", "model": "cisco"}, 1, "10, 25, 40 and 100"),
+        "rounds_of_no_measurement": ({"rounds": 20}, 2, "only with --measure"),
         "limit_too_little": ({"limit": "100KB", "ports": 2}, 1, "is too little for 2 ports"),
     }  # fmt: skip
     for name, (changed, status, words) in wrong.items():
@@ -111,11 +113,60 @@ def test_refusals(cases: Cases) -> None:
         expect_equal(headroom(**LINK, limit=least, ports=2).status, 0, f"exit status with {least}")
 
 
+# Measuring
+
+
+def agents() -> list[int]:
+    """The agents of measurements, and their guardians."""
+    found = subprocess.run(["pgrep", "-f", "^quench (run|guardian) .*--instance measure"],
+                           capture_output=True, text=True)  # fmt: skip
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def is_clean() -> bool:
+    """No process is left, and with them their namespaces are gone; nothing was made outside these."""
+    made = [*Path("/run/quench").glob("measure.*"), *Path("/sys/fs/bpf/quench").glob("*/measure"),
+            Path("/sys/class/net/from_port")]  # fmt: skip
+    return not agents() and not any(path.exists() for path in made)
+
+
+def test_measuring(cases: Cases) -> None:
+    for polls in (False, True):
+        with cases.case(f"measured_agent_that_{'polls' if polls else 'sleeps'}_closes_and_opens_its_gate"):
+            ended = headroom("--measure", "--json", *(["--poll"] if polls else []), rounds=100)
+            expect_equal((ended.status, ended.err), (0, ""), "exit status and errors")
+            measured = json.loads(ended.out)["measured"]
+            expect_equal((measured["rounds"], measured["polls"]), (100, polls), "rounds, polls")
+            for name in ("gate_closed", "gate_opened", "xoff_sent"):
+                times = measured[name]
+                expect(0 < times["p50_ns"] <= times["p99_ns"] <= times["max_ns"], f"{name}: {times}")
+                cases.note(f"{name} {times['p50_ns'] / 1e3:.0f} / {times['p99_ns'] / 1e3:.0f} us")
+            expect(measured["xoff_sent"]["max_ns"] <= measured["reaction_ns"], measured)
+            expect(measured["gate_closed"]["max_ns"] <= measured["response_ns"], measured)
+
+    with cases.case("measured_reaction_is_in_the_sum"):
+        ended = headroom("--measure", "--json", rounds=10, **LINK)
+        found = json.loads(ended.out)
+        reaction = {part["what"]: part["bytes"] for part in found["parts"]}["quench's reaction"]
+        expect_equal(reaction, found["measured"]["reaction_ns"] * 12.5, "bytes at 100 Gbit/s")
+
+    with cases.case("measurement_leaves_nothing"):
+        wait_until(is_clean, 5, "the machine as it was")
+
+    with cases.case("measurement_that_is_killed_leaves_nothing"):
+        process = subprocess.Popen([str(QUENCH), "headroom", "--measure", "--rounds", "100000"])
+        wait_until(agents, 10, "an agent that is measured")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_until(is_clean, 5, "the machine as it was")
+
+
 def main() -> int:
     cases = Cases()
     test_sums(cases)
     test_output(cases)
     test_refusals(cases)
+    test_measuring(cases)
     return cases.exit_code()
 
 
