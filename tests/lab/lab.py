@@ -87,7 +87,7 @@ def run(*argv: object, stdin: Optional[str] = None) -> str:
     return done.stdout
 
 
-def wait_until(condition: Callable[[], Optional[T]], seconds: float, what: str) -> T:
+def wait_until(condition: Callable[[], Optional[T]], seconds: float, what: str, every_s: float = 0.05) -> T:
     """Poll until the condition gives something true, and return that."""
     deadline = time.monotonic() + seconds
     while True:
@@ -96,7 +96,7 @@ def wait_until(condition: Callable[[], Optional[T]], seconds: float, what: str) 
             return value
         if time.monotonic() > deadline:
             raise LabError(f"{what}: not within {seconds} s")
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 def in_namespace(namespace: str, call: Callable[[], T]) -> T:

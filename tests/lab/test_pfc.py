@@ -7,24 +7,31 @@ peers they fill from.
     tests/lab/test_pfc.py --long       1,000 pauses, 20 s of incast, a storm of 60 s: build/pfc.json
 """
 import argparse
+import ctypes
+import errno
 import json
 import os
+import random
 import re
 import select
 import signal
 import socket
+import statistics
 import struct
 import sys
 import threading
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Iterator, NamedTuple, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from demo import Losses, loss_results, received_bytes, traffic_results  # noqa: E402
-from frames import CTAG, ECT0, DSCP_ROCE, Injector, Way, data_frame, mac_bytes, start_blast, transport_of  # noqa: E402
+from frames import (  # noqa: E402
+    CTAG, ECT0, DSCP_ROCE, Injector, Way, cnp_frame, data_frame, mac_bytes, start_blast, transport_of,
+)  # fmt: skip
 from lab import (  # noqa: E402
-    BOTTLENECK_BPS, METRICS_PORT, NOISE_PORT, RCPEER, READY_S, RECEIVER_ADDRESS, ROOT,
+    BOTTLENECK_BPS, METRICS_PORT, NOISE_PORT, RCPEER, READY_S, RECEIVER_ADDRESS, RETURN_BPS, ROOT,
     Cases, Lab, LabError, Port, Traffic, expect, expect_equal, in_namespace, policy_with, run, wait_until,
 )  # fmt: skip
 
@@ -81,17 +88,19 @@ class Receiver:
 
     def frames(self, seconds: float, enough: int = 1 << 30) -> list[bytes]:
         """What comes within the time, or until there are enough."""
-        found, end = [], time.monotonic() + seconds
-        while len(found) < enough and (left := end - time.monotonic()) > 0:
-            if not select.select([self.socket], [], [], left)[0]:
-                break
-            data, address = self.socket.recvfrom(65536)
-            if address[2] != socket.PACKET_OUTGOING:
-                found.append(data)
-        return found
+        return list(islice(self._arrivals(seconds), enough))
 
     def psns(self, seconds: float, enough: int = 1 << 30) -> list[int]:
-        return [psn for f in self.frames(seconds, enough) if (psn := psn_of(f)) is not None]
+        """The same, of frames that have one."""
+        psns = (psn_of(f) for f in self._arrivals(seconds))
+        return list(islice((psn for psn in psns if psn is not None), enough))
+
+    def _arrivals(self, seconds: float) -> Iterator[bytes]:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and select.select([self.socket], [], [], left)[0]:
+            data, address = self.socket.recvfrom(65536)
+            if address[2] != socket.PACKET_OUTGOING:
+                yield data
 
 
 def psn_of(frame: bytes) -> Optional[int]:
@@ -148,7 +157,8 @@ class Bench:
         return self.receiver.psns(0.05, 1) == psns
 
     def wait_closed(self, cls: int = 0) -> None:
-        wait_until(lambda: self.gate_is_closed(cls), 2, "the gate does not close")
+        """Look often: the longest pause is no longer than 33 ms."""
+        wait_until(lambda: self.gate_is_closed(cls), 2, "the gate does not close", every_s=0.001)
 
     def go_on(self, *priorities: int) -> None:
         self.pause({p: 0 for p in priorities or (ROCE,)})
@@ -421,6 +431,207 @@ def words_and_gates(cases: Cases, long: bool, results: dict) -> None:
         test_killed(cases, bench)
 
 
+# Peers that flood
+
+FLOOD_FRAMES = 64
+FLOOD_PER_S_MIN = 100_000
+FLOOD_QPN = 0x51  # of h1, whose frames go to QPN
+REACTION_MS_P50, REACTION_MS_MAX = 1, 100  # beside a flood that has one of two CPUs for itself
+BEST_EFFORT_QPN, LOSSY_QPN = QPN + 2, QPN + 1
+RTMGRP_TC, RTM_NEWTCLASS, TCA_OPTIONS, TCA_HTB_PARMS = 8, 40, 2, 1
+SO_ATTACH_FILTER = 26
+
+
+def hostile_frames(count: int) -> list[bytes]:
+    """MAC control frames at random. Half are PFC frames for whatever policy does not obey; the others
+    name what it does obey, and have a fault each."""
+    dice, obeyed = random.Random(count), 1 << ROCE | 1 << OTHER
+
+    def mac() -> str:
+        return dice.randbytes(6).hex(":")
+
+    faults = (
+        lambda: {"opcode": dice.choice((0, OPCODE_PAUSE, 0x0100, 0x0102, dice.randrange(0x0200, 0x10000)))},
+        lambda: {"dst": mac()},
+        lambda: {"size": dice.randrange(14, 34)},
+        lambda: {"tagged": True},
+    )
+    frames = []
+    for i in range(count):
+        times = {p: dice.randrange(1, 0x10000) for p in range(8)}
+        vector = dice.randrange(0x10000)
+        size = dice.choice((34, 60, dice.randrange(60, 1500)))
+        rest = {"vector": vector & ~obeyed, "size": size} if i % 2 else {"vector": vector | obeyed, **dice.choice(faults)()}
+        frames.append(pfc_frame(times, src=mac(), **rest))
+    return frames
+
+
+def only_type(netlink_type: int) -> bytes:
+    """A classic BPF program: netlink messages of one type (its second word's first half)."""
+    (at_hand,) = struct.unpack(">H", struct.pack("=H", netlink_type))
+    code = ((0x28, 0, 0, 4), (0x15, 0, 1, at_hand), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0))
+    return b"".join(struct.pack("=HBBI", *row) for row in code)
+
+
+class Reaction:
+    """DCQCN in h1: from a CNP on its cable to the QP's rate in the kernel, by the kernel's own word."""
+
+    def __init__(self, lab: Lab):
+        self.cable = Injector(lab, "gw", "h1")
+        self.news = in_namespace(lab.namespace("h1"), self._open)
+        self.cnp = cnp_frame(H1_GW.back(), FLOOD_QPN)
+
+    @staticmethod
+    def _open() -> socket.socket:
+        s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        program = ctypes.create_string_buffer(only_type(RTM_NEWTCLASS))
+        s.setsockopt(
+            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", (len(program) - 1) // 8, ctypes.addressof(program))
+        )
+        s.bind((0, RTMGRP_TC))
+        return s
+
+    @staticmethod
+    def _attribute(data: bytes, wanted: int) -> bytes:
+        while data:
+            length, kind = struct.unpack_from("=HH", data)
+            if kind == wanted:
+                return data[4:length]
+            data = data[(length + 3) // 4 * 4 :]
+        raise LabError("a class without a rate")
+
+    def _rate_bps(self, seconds: float) -> Optional[int]:
+        """The next rate of the QP's class within the time."""
+        if not select.select([self.news], [], [], seconds)[0]:
+            return None
+        options = self._attribute(self.news.recv(65536)[16 + 20 :], TCA_OPTIONS)
+        return struct.unpack_from("=8xI", self._attribute(options, TCA_HTB_PARMS))[0] * 8
+
+    def _send_cnp(self) -> bool:
+        """False when the cable is full."""
+        try:
+            self.cable.send(self.cnp)
+        except OSError as fault:
+            if fault.errno != errno.ENOBUFS:
+                raise
+            return False
+        return True
+
+    def sample_s(self) -> float:
+        """The time to the next cut. Afterwards the QP is at line rate again."""
+        start = time.monotonic()
+        while not self._send_cnp():
+            start = time.monotonic()
+        rate = self._rate_bps(1)
+        took = time.monotonic() - start
+        expect(rate is not None and rate < RETURN_BPS, f"rate after a CNP: {rate}")
+        while rate != RETURN_BPS:
+            rate = self._rate_bps(1)
+            expect(rate, "the QP does not come back to line rate")
+        return took
+
+
+def flood_policy(lab: Lab) -> str:
+    """One QP of h1, which a CNP cuts by a little and one increase brings back."""
+    text = policy_with(
+        pfc_policy(lab), qp_classes=1, tick="1ms", increase_timer="5ms", min_rate="999850kbit", step="0%",
+        idle="3600s", interval="1us",
+    )  # fmt: skip
+    return text + f'pairs:\n  - {{a: "{lab.address("h1")}/{FLOOD_QPN:#x}", b: "{lab.address("r1")}/{QPN:#x}"}}\n'
+
+
+class Flood:
+    """h1 has an agent and sends; gw, which has none, is its peer."""
+
+    def __init__(self, lab: Lab):
+        self.lab = lab
+        self.sender = Injector(lab, "h1", "eth0", bypass=False)
+        self.peer = Injector(lab, "gw", "h1")
+        self.receiver = Receiver(lab, "gw", "h1")
+        self.reaction = Reaction(lab)
+        self.psn = 0
+
+    def metric(self, name: str, **labels: str) -> int:
+        return self.lab.metrics("h1").total(name, **labels)
+
+    def pass_s(self, *flows: tuple[int, int], seconds: float = 1) -> float:
+        """A frame of each flow (QPN, DSCP) through the queues; the time until all have come."""
+        start, self.psn = time.monotonic(), self.psn + 1
+        for qpn, dscp in flows:
+            self.sender.send(data_frame(H1_GW, qpn, self.psn, 64, tos=dscp << 2 | ECT0))
+        found = self.receiver.psns(seconds, len(flows))
+        expect_equal(found, [self.psn] * len(flows), "frames that pass")
+        return time.monotonic() - start
+
+    def run(self, frames: list[bytes], seconds: float, flows: list[tuple[int, int]]) -> dict:
+        """Flood, and see how the flows and DCQCN do meanwhile."""
+        reactions, passes, answers, cpu = [], [], [], self._cpu_s()
+        job = start_blast(self.lab, "gw", "h1", frames, "-t", int(seconds * 1000))
+        while job.alive():
+            passes.append(self.pass_s(*flows))
+            reactions.append(self.reaction.sample_s())
+            asked = time.monotonic()
+            if not len(reactions) % 20:
+                expect(self.lab.status("h1"), "no status")
+                answers.append(time.monotonic() - asked)
+        report = job.report()
+        return {
+            "frames": report["frames_sent"], "frames_per_s": round(report["frames_sent"] / report["seconds"]),
+            "agent_cpu_share": round((self._cpu_s() - cpu) / report["seconds"], 3),
+            "samples": len(reactions), **_spread("reaction", reactions), **_spread("pass", passes),
+            "status_ms_max": round(max(answers) * 1e3, 1),
+        }  # fmt: skip
+
+    def _cpu_s(self) -> float:
+        """Of the agent, all threads."""
+        return time.clock_gettime(~self.lab.agents["h1"].process.pid << 3 | 2)
+
+
+def _spread(name: str, times_s: list[float]) -> dict[str, float]:
+    return {f"{name}_ms_p50": round(statistics.median(times_s) * 1e3, 3), f"{name}_ms_max": round(max(times_s) * 1e3, 3)}
+
+
+def test_floods(cases: Cases, flood: Flood, seconds: float, results: dict) -> None:
+    roce, lossy, best_effort = (QPN, DSCP_ROCE), (LOSSY_QPN, DSCP_LOSSY), (BEST_EFFORT_QPN, 0)
+    everything = (roce, (LOSSY_QPN, DSCP_OTHER), lossy, best_effort)
+    flood.pass_s(roce)
+    wait_until(lambda: flood.metric("quench_qp_classes"), READY_S, "QP class of h1")
+
+    def flooded(name: str, frames: list[bytes], flows: list[tuple[int, int]]) -> dict:
+        result = results[name] = flood.run(frames, seconds, flows)
+        cases.note(json.dumps(result))
+        expect(result["frames_per_s"] >= FLOOD_PER_S_MIN, "that was no flood")
+        expect(result["reaction_ms_p50"] < REACTION_MS_P50, "half of DCQCN's reactions are slow")
+        expect(result["reaction_ms_max"] < REACTION_MS_MAX, "DCQCN starved")
+        expect("hangs" not in flood.lab.agents["h1"].errors(), "the guardian took the agent for hung")
+        return result
+
+    results["quiet_reaction"] = _spread("reaction", [flood.reaction.sample_s() for _ in range(50)])
+    with cases.case("flood_of_hostile_mac_control_pauses_nobody_and_starves_nobody"):
+        cases.note(json.dumps(results["quiet_reaction"]))
+        flooded("flood_hostile", hostile_frames(FLOOD_FRAMES), list(everything))
+        expect_equal(flood.metric("quench_pauses_total"), 0, "pauses")
+    with cases.case("flood_of_pauses_in_turn_with_their_ends_starves_nobody"):
+        frames = [pfc_frame({ROCE: t, LOSSY: t}) for t in (65535, 0)]
+        result = flooded("flood_alternating", frames, [lossy, best_effort])
+        pauses = result["pauses"] = flood.metric("quench_pauses_total", priority=str(ROCE))
+        cases.note(f"{pauses} pauses")
+        expect(pauses, "not one pause: that says nothing")
+        expect_equal(flood.metric("quench_pauses_total"), pauses, "pauses of all priorities")
+    with cases.case("after_a_flood_everything_passes"):
+        flood.peer.send(pfc_frame({ROCE: 0}))
+        flood.receiver.frames(0.05)
+        cases.note(f"{max(flood.pass_s(*everything) for _ in range(50)) * 1e3:.1f} ms at most")
+
+
+def floods(cases: Cases, long: bool, results: dict) -> None:
+    with Lab(senders=1) as lab:
+        lab.base_policy = flood_policy(lab)
+        lab.start_agent("h1", with_speed([Port("eth0", "host", RETURN_BPS)]))
+        lab.wait_ready("h1")
+        test_floods(cases, Flood(lab), 10 if long else 1.5, results)
+
+
 # Queues that fill
 
 
@@ -490,7 +701,8 @@ def incast(lab: Lab, ecn: bool, seconds: float) -> dict:
     return result
 
 
-def test_incast(cases: Cases, seconds: float, results: dict) -> None:
+def test_incast(cases: Cases, long: bool, results: dict) -> None:
+    seconds = 20 if long else 4
     with Lab(senders=8) as lab:
         share = INCAST_LIMIT // len(lab.hosts)
         without, with_ecn = results["incast"], results["incast_ecn"] = {}, {}
@@ -514,16 +726,17 @@ def test_incast(cases: Cases, seconds: float, results: dict) -> None:
             )
 
 
+PARTS = {"gates": words_and_gates, "floods": floods, "incast": test_incast}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--long", action="store_true")
-    parser.add_argument("--only", choices=("gates", "incast"), help="a part")
+    parser.add_argument("--only", choices=PARTS, help="a part")
     args = parser.parse_args()
     cases, results = Cases(), {}
-    if args.only != "incast":
-        words_and_gates(cases, args.long, results)
-    if args.only != "gates":
-        test_incast(cases, 20 if args.long else 4, results)
+    for part in [args.only] if args.only else PARTS:
+        PARTS[part](cases, args.long, results)
     if args.long:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     return cases.exit_code()
