@@ -110,18 +110,12 @@ static inline __attribute__((always_inline)) int cnp_write(
 	return bpf_skb_store_bytes(skb, l3_off, packet, CNP_IPV6_BYTES, BPF_F_INVALIDATE_HASH);
 }
 
-/*
- * A frame of a local sender may still wait for its checksum; that state stays with the clone, and
- * whoever completes it later must find the pseudo header's sum, not 0.
- */
+/* Whoever completes a checksum later must find the pseudo header's sum, not 0. */
 static inline __attribute__((always_inline)) __be16 cnp_udp_check(
 	struct __sk_buff *skb, const struct flow_key *key)
 {
-	const struct sk_buff *kernel_skb = (const struct sk_buff *)skb;
-
-	if (BPF_CORE_READ_BITFIELD_PROBED(kernel_skb, ip_summed) != SKB_CHECKSUM_PARTIAL)
-		return 0;
-	return wire_udp_pseudo_sum(key, CNP_IPV4_BYTES - IPV4_MIN_BYTES);
+	return skb_is_unfinished(skb) ? wire_udp_pseudo_sum(key, CNP_IPV4_BYTES - IPV4_MIN_BYTES)
+				      : 0;
 }
 
 /* A CNP about a tagged frame rides in the same VLAN, at the priority of CNPs. */

@@ -59,6 +59,13 @@ static inline __attribute__((always_inline)) bool frame_is_multicast(struct __sk
 	return data + 1 <= end && data[0] & 1;
 }
 
+/* Is the frame best effort although its fields name the class? */
+static inline __attribute__((always_inline)) bool frame_is_kept_out(
+	struct __sk_buff *skb, const struct class_conf *cls)
+{
+	return cls->unicast_only && frame_is_multicast(skb);
+}
+
 /* Is this a frame whose congestion its sender should hear of? ACKs, CM and CNPs are not. */
 static inline __attribute__((always_inline)) bool frame_is_notifiable(const struct wire_frame *f)
 {

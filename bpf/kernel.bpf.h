@@ -7,6 +7,7 @@
 #define QUENCH_KERNEL_BPF_H
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
@@ -74,6 +75,14 @@ struct sk_buff {
 } KERNEL_TYPE;
 
 enum { SKB_CHECKSUM_PARTIAL = 3 };
+
+/* Is the frame's checksum still to be completed, behind us? That state stays with a clone of it. */
+static inline __attribute__((always_inline)) bool skb_is_unfinished(struct __sk_buff *skb)
+{
+	const struct sk_buff *kernel_skb = (const struct sk_buff *)skb;
+
+	return BPF_CORE_READ_BITFIELD_PROBED(kernel_skb, ip_summed) == SKB_CHECKSUM_PARTIAL;
+}
 
 /* Qdisc.flags that make its statistics something else than what is read here. */
 #define QDISC_REFUSED_FLAGS                                                                        \

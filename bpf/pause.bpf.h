@@ -9,6 +9,7 @@
 
 #include "depth.bpf.h"
 #include "event.bpf.h"
+#include "kernel.bpf.h"
 #include "quench/build.h"
 
 /* Start the timer that looks for the end of the slot's XOFF, delay_ns from now. */
@@ -103,13 +104,31 @@ static inline __attribute__((always_inline)) bool pause_afford(
 	return true;
 }
 
+/*
+ * Send a clone of the frame to its ingress port, to become a PFC frame there. Not one of a frame
+ * whose checksum somebody will still write into it: then, and where this fails, the agent sends.
+ */
+static inline __attribute__((always_inline)) void pause_clone(
+	struct __sk_buff *skb, struct port_pauses *p, struct port_stats *stats, __u32 cls)
+{
+	__u32 mark = skb->mark;
+
+	if (skb_is_unfinished(skb))
+		return;
+	skb->mark = CLONE_PFC;
+	if (bpf_clone_redirect(skb, skb->ingress_ifindex, 0)) {
+		stats->pause_suppressed[PAUSE_SUPPRESSED_CLONE]++;
+		__sync_fetch_and_and(&p->told, ~(1u << cls)); /* lost behind the hook */
+	}
+	skb->mark = mark;
+}
+
 /* The port `in` is to pause class cls of its peer, because of the queue that skb goes to. */
 static inline __attribute__((always_inline)) void pause_send(struct __sk_buff *skb,
 	const struct conf *conf, const struct port_conf *out, const struct port_conf *in,
 	struct port_stats *stats, __u32 cls)
 {
 	struct port_pauses *p = pauses_get(in->slot);
-	__u32 mark = skb->mark;
 	__u64 now;
 
 	if (!p || cls >= CLASSES_MAX || p->xoff >> cls & 1)
@@ -127,10 +146,7 @@ static inline __attribute__((always_inline)) void pause_send(struct __sk_buff *s
 		return; /* another CPU was faster */
 	p->crossed_ns[cls] = now;
 	p->crossed_at[cls] = out->slot;
-	skb->mark = CLONE_PFC;
-	if (bpf_clone_redirect(skb, skb->ingress_ifindex, 0))
-		stats->pause_suppressed[PAUSE_SUPPRESSED_CLONE]++; /* the agent sends it then */
-	skb->mark = mark;
+	pause_clone(skb, p, stats, cls);
 	pause_tell(&p->changed, conf, in, stats);
 	pause_watch(in->slot, 0);
 }
@@ -176,7 +192,8 @@ static inline __attribute__((always_inline)) bool pause_morph(
 	__u32 priorities = 0, xoff, told;
 	int i;
 
-	if (!p)
+	if (!p || (skb->vlan_present && bpf_skb_vlan_pop(skb)) ||
+		bpf_skb_change_tail(skb, MAC_CONTROL_FRAME_BYTES, 0))
 		return false;
 	xoff = p->xoff;
 	told = __sync_lock_test_and_set(&p->told, xoff);
@@ -189,12 +206,8 @@ static inline __attribute__((always_inline)) bool pause_morph(
 	if (!priorities)
 		return false; /* drained and told so since */
 	wire_build_pfc(frame, port->mac, priorities, quanta);
-	if ((skb->vlan_present && bpf_skb_vlan_pop(skb)) ||
-		bpf_skb_change_tail(skb, MAC_CONTROL_FRAME_BYTES, 0) ||
-		bpf_skb_store_bytes(skb, 0, frame, sizeof(frame), BPF_F_INVALIDATE_HASH)) {
-		__sync_fetch_and_or(&p->told, told);
-		return false;
-	}
+	if (bpf_skb_store_bytes(skb, 0, frame, sizeof(frame), BPF_F_INVALIDATE_HASH))
+		return false; /* impossible: change_tail has made them writable */
 	skb->mark = 0;
 	return true;
 }

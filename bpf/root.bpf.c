@@ -79,7 +79,7 @@ int quench_root(struct __sk_buff *skb)
 	if (index >= CLASSES_MAX)
 		return enqueue_at(skb, MINOR_DEFAULT);
 	cls = &conf->classes[index];
-	if (cls->unicast_only && frame_is_multicast(skb)) {
+	if (frame_is_kept_out(skb, cls)) {
 		stats->kept_out++;
 		return enqueue_at(skb, MINOR_DEFAULT);
 	}

@@ -113,6 +113,8 @@ static inline __attribute__((always_inline)) void look_ahead(
 	if (f.kind == WIRE_CNP && !f.tunnel)
 		return;
 	index = frame_class(conf, port, &f);
+	if (index >= CLASSES_MAX || frame_is_kept_out(skb, &conf->classes[index]))
+		index = CLASS_NONE;
 	if (port->flags & PORT_PAUSES && index < CLASSES_MAX)
 		pause_upstream(skb, conf, port, stats, index);
 	if (port->flags & PORT_NOTIFY_EGRESS)

@@ -173,6 +173,15 @@ static inline void assert_stats(const char *what, struct port_stats want)
 	stats_assert_equal(what, &have, &want);
 }
 
+static inline void clear_stats(void)
+{
+	size_t bytes = libbpf_num_possible_cpus() * sizeof(struct port_stats);
+	struct port_stats *zero = calloc(1, bytes);
+
+	map_put(skel->maps.port_stats, &(__u32){PORT_SLOT}, zero);
+	free(zero);
+}
+
 struct heard {
 	struct event event[RING_BYTES / sizeof(struct event)];
 	size_t count;

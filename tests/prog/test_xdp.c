@@ -99,15 +99,6 @@ static struct port_stats stats_of_one(const struct wire_frame *f, const __u8 *fr
 	return want;
 }
 
-static void clear_stats(void)
-{
-	size_t bytes = libbpf_num_possible_cpus() * sizeof(struct port_stats);
-	struct port_stats *zero = calloc(1, bytes);
-
-	map_put(skel->maps.port_stats, &(__u32){PORT_SLOT}, zero);
-	free(zero);
-}
-
 static __u64 packets_of(const struct flow_key *key)
 {
 	struct flow flow = flow_of(key);
