@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// quench status, flows, events: ask the live agent, show the answer.
+// quench status, events: ask the live agent, show the answer.
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -13,11 +13,6 @@ static const char status_help[] = "Show the agent's ports: role, XDP mode as the
 				  "it, bytes queued, marks and CNPs.";
 static const char events_help[] =
 	"Show what happened lately: ports that went and came back, queues that were mended.";
-static const char flows_help[] =
-	"Show every RDMA flow that the agent sees: who talks to which QP, how the QP at the other "
-	"end "
-	"was learned, packets, CE marks, CNPs, NAKs, PSN gaps, and the rate if DCQCN limits it.";
-
 static const char *text_of(const json_t *doc, const char *key)
 {
 	const char *text = json_string_value(json_object_get(doc, key));
@@ -111,49 +106,6 @@ static void print_status(const json_t *doc)
 	print_warnings(doc);
 }
 
-static void print_rate(const json_t *flow)
-{
-	if (json_is_integer(json_object_get(flow, "rate_bps")))
-		printf(" %9.2f\n", number_of(flow, "rate_bps") / 1e6);
-	else
-		printf(" %9s\n", "-");
-}
-
-struct qpn_text {
-	char text[12];
-};
-
-/* The other end's QPN, if it is known. */
-static struct qpn_text peer_of(const json_t *flow)
-{
-	struct qpn_text peer = {"-"};
-
-	if (json_is_integer(json_object_get(flow, "peer_qpn")))
-		snprintf(peer.text, sizeof(peer.text), "0x%06x",
-			(unsigned int)number_of(flow, "peer_qpn"));
-	return peer;
-}
-
-static void print_flows(const json_t *doc)
-{
-	json_t *flow;
-	size_t i;
-
-	printf("%-28s %-28s %8s %8s %-7s %10s %8s %8s %6s %6s %6s %9s\n", "from", "to", "QPN",
-		"peer QPN", "pair", "packets", "CE", "CNP", "NAK", "gaps", "retx", "Mbit/s");
-	json_array_foreach (json_object_get(doc, "flows"), i, flow) {
-		printf("%-28s %-28s 0x%06x %8s %-7s %10" PRId64 " %8" PRId64 " %8" PRId64
-		       " %6" PRId64 " %6" PRId64 " %6" PRId64,
-			text_of(flow, "src"), text_of(flow, "dst"),
-			(unsigned int)number_of(flow, "dst_qpn"), peer_of(flow).text,
-			text_of(flow, "pair_source"), (int64_t)number_of(flow, "packets"),
-			(int64_t)number_of(flow, "ce"), (int64_t)number_of(flow, "cnp"),
-			(int64_t)number_of(flow, "nak"), (int64_t)number_of(flow, "psn_gaps"),
-			(int64_t)number_of(flow, "retransmissions"));
-		print_rate(flow);
-	}
-}
-
 static void print_events(const json_t *doc)
 {
 	json_t *event;
@@ -196,11 +148,6 @@ static int show(int argc, char **argv, const char *help, const char *command,
 int cli_status(int argc, char **argv)
 {
 	return show(argc, argv, status_help, "status", print_status);
-}
-
-int cli_flows(int argc, char **argv)
-{
-	return show(argc, argv, flows_help, "flows", print_flows);
 }
 
 int cli_events(int argc, char **argv)

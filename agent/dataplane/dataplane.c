@@ -662,22 +662,41 @@ bool dataplane_get_qp(const struct dataplane *dp, const struct flow_key *key, st
 	return !bpf_map_lookup_elem(bpf_map__fd(dp->skel->maps.qps), key, qp);
 }
 
-int dataplane_each_flow(const struct dataplane *dp, dataplane_flow_fn fn, void *arg)
+/*
+ * The next entries of a table from where the walk stands. The kernel goes bucket by bucket: what is
+ * deleted meanwhile does not send it back to the start.
+ */
+static size_t next_entries(
+	const struct bpf_map *map, struct dataplane_walk *walk, struct flow_key *keys, void *values)
 {
-	int flows = bpf_map__fd(dp->skel->maps.flows), qps = bpf_map__fd(dp->skel->maps.qps);
-	struct flow_key key;
-	struct flow flow;
-	struct qp qp;
-	bool started = false;
+	uint32_t place = walk->place, count = DATAPLANE_PAGE;
+	int code = 0;
 
-	while (next_key(flows, &key, &started))
-		if (!bpf_map_lookup_elem(flows, &key, &flow))
-			fn(arg, &key, &flow, NULL);
-	started = false;
-	while (next_key(qps, &key, &started))
-		if (!bpf_map_lookup_elem(qps, &key, &qp))
-			fn(arg, &key, &qp.flow, &qp);
-	return 0;
+	if (walk->over)
+		return 0;
+	code = bpf_map_lookup_batch(bpf_map__fd(map), walk->started ? &place : NULL, &walk->place,
+		keys, values, &count, NULL);
+	walk->started = true;
+	walk->over = code;
+	return code && code != -ENOENT ? 0 : count;
+}
+
+size_t dataplane_next_flows(const struct dataplane *dp, struct dataplane_walk *walk,
+	struct flow_key keys[DATAPLANE_PAGE], struct flow flows[DATAPLANE_PAGE])
+{
+	return next_entries(dp->skel->maps.flows, walk, keys, flows);
+}
+
+size_t dataplane_next_qps(const struct dataplane *dp, struct dataplane_walk *walk,
+	struct flow_key keys[DATAPLANE_PAGE], struct qp qps[DATAPLANE_PAGE])
+{
+	return next_entries(dp->skel->maps.qps, walk, keys, qps);
+}
+
+size_t dataplane_next_iwarp(const struct dataplane *dp, struct dataplane_walk *walk,
+	struct flow_key keys[DATAPLANE_PAGE], struct iwarp_way ways[DATAPLANE_PAGE])
+{
+	return next_entries(dp->skel->maps.iwarp, walk, keys, ways);
 }
 
 /* Both values start with a struct flow. */

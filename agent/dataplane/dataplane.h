@@ -94,11 +94,23 @@ bool dataplane_get_pair(const struct dataplane *dp, const struct flow_key *flow,
 int dataplane_get_stats(const struct dataplane *dp, uint32_t slot, struct port_stats *stats);
 int dataplane_get_state(const struct dataplane *dp, uint32_t slot, struct port_state *state);
 
-/* Call fn for every flow seen arriving, then for every QP whose frames leave by a reaction point.
+/*
+ * A walk over a table, page by page; zeroed at first. It sees each entry once that is there all the
+ * time, in no order. The functions return how many entries they wrote; 0: that was all.
  */
-typedef void (*dataplane_flow_fn)(
-	void *arg, const struct flow_key *key, const struct flow *flow, const struct qp *qp);
-int dataplane_each_flow(const struct dataplane *dp, dataplane_flow_fn fn, void *arg);
+enum { DATAPLANE_PAGE = 64 };
+struct dataplane_walk {
+	uint32_t place;
+	bool started, over;
+};
+
+/* Flows seen arriving; QPs whose frames leave by a reaction point; directions of iWARP. */
+size_t dataplane_next_flows(const struct dataplane *dp, struct dataplane_walk *walk,
+	struct flow_key keys[DATAPLANE_PAGE], struct flow flows[DATAPLANE_PAGE]);
+size_t dataplane_next_qps(const struct dataplane *dp, struct dataplane_walk *walk,
+	struct flow_key keys[DATAPLANE_PAGE], struct qp qps[DATAPLANE_PAGE]);
+size_t dataplane_next_iwarp(const struct dataplane *dp, struct dataplane_walk *walk,
+	struct flow_key keys[DATAPLANE_PAGE], struct iwarp_way ways[DATAPLANE_PAGE]);
 
 /* The QP record of a flow that leaves here; false when there is none. */
 bool dataplane_get_qp(const struct dataplane *dp, const struct flow_key *key, struct qp *qp);

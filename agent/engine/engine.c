@@ -286,9 +286,10 @@ static int start(struct engine *engine, struct qerr *err)
 			&engine->http, observe->host, observe->port, show_metrics, engine, err);
 	if (code)
 		return code;
-	engine->control_fd = control_listen(engine->instance->socket_path, err);
-	if (engine->control_fd < 0)
-		return engine->control_fd;
+	code = control_open(
+		&engine->control, engine->instance->socket_path, show_answer, engine, err);
+	if (code)
+		return code;
 	__atomic_store_n(&dataplane_counters(engine->dp)->qdisc_gone, 0, __ATOMIC_RELEASE);
 	engine->adopt = false; /* whatever is set up from here on is new */
 	return 0;
@@ -382,7 +383,7 @@ static void on_signal(struct engine *engine)
 
 static void on_control(struct engine *engine)
 {
-	control_serve(engine->control_fd, show_answer, engine);
+	control_serve(engine->control);
 }
 
 static void on_qdisc_gone(struct engine *engine)
@@ -411,7 +412,7 @@ static void serve(struct engine *engine)
 	while (!engine->release) {
 		const struct watch watches[] = {
 			{engine->signal_fd, on_signal},
-			{engine->control_fd, on_control},
+			{control_fd(engine->control), on_control},
 			{engine->guardian.pid_fd, on_guardian},
 			{engine->gone_fd, on_qdisc_gone},
 			{engine->links_fd, on_links},
@@ -478,12 +479,12 @@ static void close_if_open(int fd)
 static void stop(struct engine *engine, bool failed)
 {
 	http_stop(engine->http);
+	control_close(engine->control);
 	if (failed && engine->adopt && engine->saved)
 		leave(engine);
 	else
 		take_off(engine);
 	rtnl_close(engine->nl);
-	close_if_open(engine->control_fd);
 	close_if_open(engine->signal_fd);
 	close_if_open(engine->gone_fd);
 	close_if_open(engine->links_fd);
@@ -501,7 +502,7 @@ int engine_run(
 	engine->policy = policy;
 	engine->policy_path = path;
 	engine->loaded_at = time(NULL);
-	engine->control_fd = engine->signal_fd = engine->gone_fd = engine->links_fd = -1;
+	engine->signal_fd = engine->gone_fd = engine->links_fd = -1;
 	pthread_mutex_init(&engine->nl_lock, NULL);
 	events_init(&engine->events);
 	engine->reload_result = "ok";

@@ -7,6 +7,7 @@
 
 #include "engine/port.h"
 #include "engine/reload.h"
+#include "engine/show_flows.h"
 #include "engine/state.h"
 #include "netlink/tc.h"
 #include "observe/snapshot.h"
@@ -108,43 +109,6 @@ static json_t *show_status(struct engine *engine)
 	return doc;
 }
 
-struct flows_walk {
-	struct engine *engine;
-	json_t *list;
-};
-
-/* RoCE that is best effort, or in a class that may drop, is worth seeing. */
-static const struct policy_class *class_of(const struct engine *engine, const struct flow *flow)
-{
-	__u8 index = engine->conf.dscp_class[flow->tos >> 2];
-
-	return flow->l3 == L3_GRH || index == CLASS_NONE ? NULL : &engine->policy->classes[index];
-}
-
-static void show_flow(
-	void *arg, const struct flow_key *key, const struct flow *flow, const struct qp *qp)
-{
-	struct flows_walk *walk = arg;
-	const struct engine *engine = walk->engine;
-	struct snapshot_flow f = {.key = *key, .flow = *flow};
-
-	dataplane_get_pair(engine->dp, key, &f.pair);
-	f.cls = class_of(engine, flow);
-	if (qp && qp->leaf != QP_SHARED_LEAF && flow->slot && flow->slot <= engine->ports_count)
-		f.rate_bps = fast_rate_bps(
-			engine->fast, engine->ports[flow->slot - 1].conf.qp_base + qp->leaf);
-	json_array_append_new(walk->list, snapshot_flow_json(&f));
-}
-
-static json_t *show_flows(struct engine *engine)
-{
-	struct flows_walk walk = {.engine = engine, .list = json_array()};
-
-	dataplane_each_flow(engine->dp, show_flow, &walk);
-	return json_pack("{s:i, s:s, s:o}", "version", 1, "instance", engine->instance->name,
-		"flows", walk.list);
-}
-
 static json_t *show_events(struct engine *engine)
 {
 	return json_pack("{s:i, s:s, s:o}", "version", 1, "instance", engine->instance->name,
@@ -157,21 +121,22 @@ static json_t *on_release(struct engine *engine)
 	return json_pack("{s:s}", "result", "releasing");
 }
 
-json_t *show_answer(void *arg, const char *command)
+bool show_answer(void *arg, const char *command, struct control_answer *answer)
 {
 	static const struct {
 		const char *name;
 		json_t *(*answer)(struct engine *engine);
 	} commands[] = {
 		{"status", show_status},
-		{"flows", show_flows},
 		{"events", show_events},
 		{"reload", engine_reload},
 		{"release", on_release},
 	};
 
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+	if (!strcmp(command, "flows"))
+		return show_flows(arg, answer);
+	for (size_t i = 0; !answer->doc && i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (!strcmp(command, commands[i].name))
-			return commands[i].answer(arg);
-	return NULL;
+			answer->doc = commands[i].answer(arg);
+	return answer->doc;
 }

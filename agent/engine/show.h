@@ -3,13 +3,14 @@
 #ifndef QUENCH_ENGINE_SHOW_H
 #define QUENCH_ENGINE_SHOW_H
 
-#include <jansson.h>
 #include <stdio.h>
+
+#include "observe/control.h"
 
 /* The metrics text; from the HTTP thread. */
 void show_metrics(void *arg, FILE *out);
 
-/* The answer to a command of the control socket; NULL for one that is not known. */
-json_t *show_answer(void *arg, const char *command);
+/* The answer to a command of the control socket (a control_fn). */
+bool show_answer(void *arg, const char *command, struct control_answer *answer);
 
 #endif

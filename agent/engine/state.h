@@ -14,6 +14,7 @@
 #include "engine/instance.h"
 #include "netlink/link.h"
 #include "netlink/rtnl.h"
+#include "observe/control.h"
 #include "observe/http.h"
 #include "policy/policy.h"
 #include "reconcile/tree.h"
@@ -50,6 +51,7 @@ struct engine {
 	struct dataplane *dp;
 	struct fast *fast;
 	struct http *http;
+	struct control *control;
 	struct guardian guardian;
 	struct events events;
 	pthread_mutex_t nl_lock; /* nl and ports: the main thread writes, the HTTP thread reads */
@@ -60,7 +62,7 @@ struct engine {
 	bool check_due;		  /* the ports may have changed */
 	bool queues_due;	  /* and queues of ours */
 	uint64_t guardian_due_ns; /* start another then; 0: there is one */
-	int control_fd, signal_fd;
+	int signal_fd;
 	int gone_fd;  /* eventfd: a qdisc of ours died */
 	int links_fd; /* rtnetlink: some link changed */
 };

@@ -3,25 +3,54 @@
 #include "observe/control.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
+	CLIENTS_MAX = 16,
 	COMMAND_MAX = 64,
 	CLIENT_MS = 1000,    /* for its command */
-	ANSWER_MS = 5000,    /* to take the answer */
+	ANSWER_MS = 5000,    /* to take some more of the answer */
+	LOOK_EVERY_MS = 250, /* for clients whose time is over */
 	ANSWER_SECONDS = 30, /* that a client waits for the next part of it */
 };
+
+struct client {
+	int fd; /* -1: none */
+	uint64_t deadline_ms;
+	size_t command_len;
+	char command[COMMAND_MAX];
+	bool answering;
+	struct control_answer answer;
+	char *text; /* the part that is on its way */
+	size_t len, sent;
+};
+
+struct control {
+	int epoll_fd, listen_fd, timer_fd;
+	control_fn fn;
+	void *arg;
+	struct client clients[CLIENTS_MAX];
+};
+
+static uint64_t clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
+}
+
+/* ---- opening and closing ---- */
 
 static int socket_at(const char *path, struct sockaddr_un *addr, struct qerr *err)
 {
@@ -35,15 +64,7 @@ static int socket_at(const char *path, struct sockaddr_un *addr, struct qerr *er
 	return fd;
 }
 
-static void limit_time(int fd, int seconds)
-{
-	struct timeval limit = {.tv_sec = seconds};
-
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-}
-
-int control_listen(const char *path, struct qerr *err)
+static int listen_at(const char *path, struct qerr *err)
 {
 	struct sockaddr_un addr;
 	int fd = socket_at(path, &addr, err);
@@ -54,7 +75,7 @@ int control_listen(const char *path, struct qerr *err)
 		return fd;
 	unlink(path); /* ours: the instance's lock is held */
 	mask = umask(0177);
-	failed = bind(fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(fd, 8);
+	failed = bind(fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(fd, CLIENTS_MAX);
 	umask(mask);
 	if (failed) {
 		int code = -errno;
@@ -65,124 +86,240 @@ int control_listen(const char *path, struct qerr *err)
 	return fd;
 }
 
-static uint64_t clock_ms(void)
+/* What an event is about: of the control itself, or a client. */
+static int watch(struct control *control, int how, int fd, uint32_t events, void *about)
 {
-	struct timespec now;
+	struct epoll_event event = {.events = events, .data.ptr = about};
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
+	return epoll_ctl(control->epoll_fd, how, fd, &event);
 }
 
-/* Is the descriptor ready before the deadline? A client holds everybody up: it has so long in all.
- */
-static bool wait_for(int fd, short events, uint64_t deadline_ms)
+static int open_watches(struct control *control, struct qerr *err)
 {
-	struct pollfd pfd = {.fd = fd, .events = events};
-	uint64_t now_ms = clock_ms();
-
-	return now_ms < deadline_ms && poll(&pfd, 1, deadline_ms - now_ms) > 0;
-}
-
-/* Read one line; false when the client is silent, gone, slow or long-winded. */
-static bool read_command(int fd, char *command)
-{
-	uint64_t deadline_ms = clock_ms() + CLIENT_MS;
-	size_t len = 0;
-	ssize_t n;
-
-	while (len < COMMAND_MAX - 1 && wait_for(fd, POLLIN, deadline_ms)) {
-		n = recv(fd, command + len, COMMAND_MAX - 1 - len, MSG_DONTWAIT);
-		if (n <= 0)
-			return false;
-		len += n;
-		command[len] = '\0';
-		if (strchr(command, '\n')) {
-			*strchr(command, '\n') = '\0';
-			return true;
-		}
-	}
-	return false;
-}
-
-/* An answer on its way: jansson writes a token at a time. */
-struct answer {
-	int fd;
-	uint64_t deadline_ms;
-	size_t len;
-	char text[65536];
-};
-
-static int answer_flush(struct answer *a)
-{
-	size_t sent = 0;
-	ssize_t n;
-
-	while (sent < a->len) {
-		if (!wait_for(a->fd, POLLOUT, a->deadline_ms))
-			return -1;
-		n = send(a->fd, a->text + sent, a->len - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0)
-			return -1;
-		sent += n;
-	}
-	a->len = 0;
+	control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	control->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (control->epoll_fd < 0 || control->timer_fd < 0 ||
+		watch(control, EPOLL_CTL_ADD, control->timer_fd, EPOLLIN, &control->timer_fd) ||
+		watch(control, EPOLL_CTL_ADD, control->listen_fd, EPOLLIN, &control->listen_fd))
+		return qerr_set(
+			err, -errno, "cannot watch the control socket: %s", strerror(errno));
 	return 0;
 }
 
-static int answer_take(const char *text, size_t len, void *arg)
+int control_open(struct control **out, const char *path, control_fn fn, void *arg, struct qerr *err)
 {
-	struct answer *a = arg;
+	struct control *control = calloc(1, sizeof(*control));
+	int code;
 
-	while (len) {
-		size_t part = sizeof(a->text) - a->len;
-
-		part = part < len ? part : len;
-		memcpy(a->text + a->len, text, part);
-		a->len += part;
-		text += part;
-		len -= part;
-		if (a->len == sizeof(a->text) && answer_flush(a))
-			return -1;
+	if (!control)
+		return qerr_set(err, -ENOMEM, "out of memory");
+	control->fn = fn;
+	control->arg = arg;
+	control->epoll_fd = control->timer_fd = -1;
+	for (size_t i = 0; i < CLIENTS_MAX; i++)
+		control->clients[i].fd = -1;
+	control->listen_fd = code = listen_at(path, err);
+	if (code >= 0)
+		code = open_watches(control, err);
+	if (code < 0) {
+		control_close(control);
+		return code;
 	}
+	*out = control;
 	return 0;
 }
 
-static void answer(int fd, const json_t *doc)
+static void let_go(struct client *client)
 {
-	struct answer *a = calloc(1, sizeof(*a));
+	if (client->fd >= 0)
+		close(client->fd);
+	json_decref(client->answer.doc);
+	free(client->answer.state);
+	free(client->text);
+	*client = (struct client){.fd = -1};
+}
 
-	if (!a)
+void control_close(struct control *control)
+{
+	if (!control)
 		return;
-	a->fd = fd;
-	a->deadline_ms = clock_ms() + ANSWER_MS;
-	if (!json_dump_callback(doc, answer_take, a, JSON_INDENT(2)))
-		answer_flush(a);
-	free(a);
+	for (size_t i = 0; i < CLIENTS_MAX; i++)
+		let_go(&control->clients[i]);
+	if (control->listen_fd >= 0)
+		close(control->listen_fd);
+	if (control->timer_fd >= 0)
+		close(control->timer_fd);
+	if (control->epoll_fd >= 0)
+		close(control->epoll_fd);
+	free(control);
 }
 
-void control_serve(int listen_fd, control_fn fn, void *arg)
+int control_fd(const struct control *control)
 {
-	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-	char command[COMMAND_MAX];
-	json_t *doc = NULL;
+	return control->epoll_fd;
+}
+
+/* ---- serving ---- */
+
+/* Tick while there are clients, and only then. */
+static void set_timer(struct control *control, bool on)
+{
+	const struct timespec every = {.tv_nsec = on ? LOOK_EVERY_MS * 1000000 : 0};
+	const struct itimerspec timer = {.it_interval = every, .it_value = every};
+
+	timerfd_settime(control->timer_fd, 0, &timer, NULL);
+}
+
+static struct client *free_client(struct control *control)
+{
+	for (size_t i = 0; i < CLIENTS_MAX; i++)
+		if (control->clients[i].fd < 0)
+			return &control->clients[i];
+	return NULL;
+}
+
+/* One too many is turned away. */
+static void welcome(struct control *control)
+{
+	int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct client *client = free_client(control);
 
 	if (fd < 0)
 		return;
-	if (read_command(fd, command)) {
-		doc = fn(arg, command);
-		if (!doc)
-			doc = json_pack("{s:s}", "error", "unknown command");
-		answer(fd, doc);
+	if (!client || watch(control, EPOLL_CTL_ADD, fd, EPOLLIN, client)) {
+		close(fd);
+		return;
 	}
-	json_decref(doc);
-	close(fd);
+	client->fd = fd;
+	client->deadline_ms = clock_ms() + CLIENT_MS;
+	set_timer(control, true);
 }
 
-int control_ask(const char *path, const char *command, json_t **doc, struct qerr *err)
+/* Take in what has come of the command; 0 when its line is whole, -EAGAIN when there is more. */
+static int read_command(struct client *client)
+{
+	size_t room = COMMAND_MAX - 1 - client->command_len;
+	ssize_t n = recv(client->fd, client->command + client->command_len, room, 0);
+	char *end;
+
+	if (n <= 0)
+		return n < 0 ? -errno : -ECONNRESET;
+	client->command_len += n;
+	end = strchr(client->command, '\n');
+	if (!end)
+		return client->command_len < COMMAND_MAX - 1 ? -EAGAIN : -EMSGSIZE;
+	*end = '\0';
+	return 0;
+}
+
+/* Write the next part into *text; false when there is none. */
+static bool make_part(struct client *client)
+{
+	struct control_answer *answer = &client->answer;
+	FILE *out;
+
+	free(client->text);
+	client->text = NULL;
+	client->len = client->sent = 0;
+	if (answer->doc) {
+		client->text = json_dumps(answer->doc, JSON_INDENT(2));
+		client->len = client->text ? strlen(client->text) : 0;
+		json_decref(answer->doc);
+		answer->doc = NULL;
+		return client->text;
+	}
+	out = answer->part ? open_memstream(&client->text, &client->len) : NULL;
+	if (!out)
+		return false;
+	if (!answer->part(answer->state, out))
+		answer->part = NULL;
+	return !fclose(out);
+}
+
+/* Send what the client takes of the part, or of the next one. */
+static int send_some(struct client *client)
+{
+	ssize_t n;
+
+	if (client->sent == client->len && !make_part(client))
+		return -EPIPE; /* that was all */
+	n = send(client->fd, client->text + client->sent, client->len - client->sent, MSG_NOSIGNAL);
+	if (n < 0)
+		return -errno;
+	client->sent += n;
+	client->deadline_ms = clock_ms() + ANSWER_MS;
+	return client->sent == client->len && !client->answer.part ? -EPIPE : 0;
+}
+
+/* What is short is sent at once: after a release nobody serves any more. */
+static int start_answer(struct control *control, struct client *client)
+{
+	client->answering = true;
+	if (!control->fn(control->arg, client->command, &client->answer))
+		client->answer.doc = json_pack("{s:s}", "error", "unknown command");
+	if (watch(control, EPOLL_CTL_MOD, client->fd, EPOLLOUT, client))
+		return -errno;
+	return send_some(client);
+}
+
+static void serve_client(struct control *control, struct client *client)
+{
+	int code = client->answering ? send_some(client) : read_command(client);
+
+	if (!code && !client->answering)
+		code = start_answer(control, client);
+	if (code && code != -EAGAIN)
+		let_go(client);
+}
+
+static void end_the_late(struct control *control)
+{
+	uint64_t now_ms = clock_ms(), ticks;
+	bool some = false;
+
+	if (read(control->timer_fd, &ticks, sizeof(ticks)) < 0)
+		return;
+	for (size_t i = 0; i < CLIENTS_MAX; i++) {
+		struct client *client = &control->clients[i];
+
+		if (client->fd >= 0 && now_ms >= client->deadline_ms)
+			let_go(client);
+		some |= client->fd >= 0;
+	}
+	if (!some)
+		set_timer(control, false);
+}
+
+void control_serve(struct control *control)
+{
+	struct epoll_event events[CLIENTS_MAX + 2];
+	int n = epoll_wait(control->epoll_fd, events, CLIENTS_MAX + 2, 0);
+
+	for (int i = 0; i < n; i++) {
+		void *about = events[i].data.ptr;
+
+		if (about == &control->listen_fd)
+			welcome(control);
+		else if (about != &control->timer_fd)
+			serve_client(control, about);
+	}
+	end_the_late(control);
+}
+
+/* ---- the client's side ---- */
+
+static void limit_time(int fd, int seconds)
+{
+	struct timeval limit = {.tv_sec = seconds};
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
+/* Send the command; *in is where the answer comes. */
+static int start_asking(const char *path, const char *command, FILE **in, struct qerr *err)
 {
 	struct sockaddr_un addr;
-	json_error_t where = {};
-	FILE *in;
 	int fd = socket_at(path, &addr, err);
 
 	if (fd < 0)
@@ -195,21 +332,51 @@ int control_ask(const char *path, const char *command, json_t **doc, struct qerr
 		return qerr_set(err, code, "no agent answers at %s: %s", path, strerror(-code));
 	}
 	dprintf(fd, "%s\n", command);
-	in = fdopen(fd, "r");
-	*doc = in ? json_loadf(in, 0, &where) : NULL;
-	if (in)
-		fclose(in);
-	else
-		close(fd);
+	*in = fdopen(fd, "r");
+	if (*in)
+		return 0;
+	close(fd);
+	return qerr_set(err, -ENOMEM, "out of memory");
+}
+
+int control_ask(const char *path, const char *command, json_t **doc, struct qerr *err)
+{
+	json_error_t where = {};
+	FILE *in;
+	int code = start_asking(path, command, &in, err);
+
+	if (code)
+		return code;
+	*doc = json_loadf(in, 0, &where);
+	fclose(in);
 	if (!*doc)
 		return qerr_set(
 			err, -EPROTO, "the agent at %s gave no answer: %s", path, where.text);
 	if (json_object_get(*doc, "error")) {
-		int code = qerr_set(err, -EPROTO, "the agent says: %s",
+		code = qerr_set(err, -EPROTO, "the agent says: %s",
 			json_string_value(json_object_get(*doc, "error")));
-
 		json_decref(*doc);
 		return code;
 	}
 	return 0;
+}
+
+int control_ask_lines(const char *path, const char *command, const char *last, control_line_fn fn,
+	void *arg, struct qerr *err)
+{
+	bool whole = false;
+	char *line = NULL;
+	size_t size = 0;
+	FILE *in;
+	int code = start_asking(path, command, &in, err);
+
+	if (code)
+		return code;
+	while (!whole && getline(&line, &size, in) > 0) {
+		whole = !strcmp(line, last);
+		fn(arg, line);
+	}
+	free(line);
+	fclose(in);
+	return whole ? 0 : qerr_set(err, -EPROTO, "the answer of the agent at %s broke off", path);
 }

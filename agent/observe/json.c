@@ -157,3 +157,27 @@ json_t *snapshot_flow_json(const struct snapshot_flow *f)
 	json_object_update_new(doc, health_json(&f->flow));
 	return doc;
 }
+
+/* Segments by the opcode of the FPDU that they begin with. */
+static json_t *segments_json(const struct iwarp_way *way)
+{
+	static const char *const names[RDMAP_OPCODE_COUNT] = {
+#define X(number, name, is_tagged) [number] = name,
+		RDMAP_OPCODES(X)
+#undef X
+	};
+	json_t *doc = json_object();
+
+	for (size_t i = 0; i < RDMAP_OPCODE_COUNT; i++)
+		if (way->opcodes[i])
+			json_object_set_new(doc, names[i], json_integer(way->opcodes[i]));
+	return doc;
+}
+
+json_t *snapshot_iwarp_json(const struct flow_key *key, const struct iwarp_way *way)
+{
+	return json_pack("{s:o, s:o, s:i, s:i, s:I, s:I, s:o}", "src", address_json(key->src),
+		"dst", address_json(key->dst), "src_port", (int)(key->dst_qpn >> 16), "dst_port",
+		(int)(key->dst_qpn & 0xffff), "packets", (json_int_t)way->packets, "bytes",
+		(json_int_t)way->bytes, "segments", segments_json(way));
+}

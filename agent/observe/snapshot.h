@@ -60,8 +60,15 @@ const char *snapshot_xdp_name(enum xdp_mode mode);
 /* The Prometheus text format, version 0.0.4. */
 void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out);
 
-/* The documents of `quench status --json` and `quench flows --json`; the caller's to release. */
+/*
+ * The document of `quench status --json`, and the entries of `quench flows --json`; the caller's to
+ * release.
+ */
 json_t *snapshot_status_json(const struct snapshot *snapshot);
 json_t *snapshot_flow_json(const struct snapshot_flow *flow);
+json_t *snapshot_iwarp_json(const struct flow_key *key, const struct iwarp_way *way);
+
+/* The line that ends the document of `quench flows`. */
+#define SNAPSHOT_FLOWS_LAST "]}\n"
 
 #endif
