@@ -14,7 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / room) for room in ("lab", "oracle")]
+import iwarp  # noqa: E402
 from frames import TESTS, Injector, Tap  # noqa: E402
 from lab import QUENCH, Cases, Lab, LabError, expect, expect_equal, run  # noqa: E402
 
@@ -73,8 +74,12 @@ def grown(lab: Lab, before: Counter[str], frames: int) -> Counter[str]:
         time.sleep(0.05)
 
 
+def report(path: Path) -> dict:
+    return json.loads(run(QUENCH, "analyze", "--json", path))
+
+
 def analyzed(path: Path) -> Counter[str]:
-    frames = json.loads(run(QUENCH, "analyze", "--json", path))["frames"]
+    frames = report(path)["frames"]
     return Counter({kind: count for kind, count in frames.items() if count and kind != "total"})
 
 
@@ -101,6 +106,41 @@ def test_kinds(cases: Cases, lab: Lab) -> None:
         expect_equal(dict(analyzed(tap.path)), dict(wanted), "frames by kind")
 
 
+def ways_of(rows: list[dict], opcodes: str) -> dict[tuple, tuple]:
+    """Frames, bytes and opcodes of each direction of an iWARP connection."""
+    ends = ("src", "src_port", "dst", "dst_port")
+    return {tuple(row[end] for end in ends): (row["packets"], row["bytes"], row[opcodes]) for row in rows}
+
+
+def test_iwarp(cases: Cases, lab: Lab) -> None:
+    """Connections with an FPDU in each segment, with markers and without: the opcode of the one that a
+    segment begins with is then that of all."""
+    wishes = ((0, 0), (iwarp.MARKERS, iwarp.MARKERS), (iwarp.MARKERS, 0), (0, iwarp.MARKERS))
+    talks = [iwarp.Connection(i, ipv, *wish) for ipv in (4, 6) for i, wish in enumerate(wishes, 10 * ipv)]
+    frames = [frame for talk in talks for frame in iwarp.talk(talk, packed=False).frames]
+    tap = Tap(lab, "h1", "eth0", direction="out")
+    send(lab, [Vector(f"segment {i}", "iwarp", frame) for i, frame in enumerate(frames)])
+    tap.wait(lambda caught: len(caught) >= len(frames), "frames are missing")
+    expect(tap.finish() == frames, "the capture has other frames")
+    theirs = ways_of(report(tap.path)["iwarp"], "opcodes")
+
+    def ours() -> dict[tuple, tuple]:
+        command = (QUENCH, "flows", "--instance", lab.instance("gw"), "--json")
+        return {way: row for way, row in ways_of(json.loads(run(*command))["iwarp"], "segments").items()
+                if way in theirs}  # fmt: skip
+
+    with cases.case("agent_knows_what_iwarp_connections_do_as_analyze_does"):
+        expect_equal(len(theirs), 2 * len(talks), "directions")
+        expect(all(sum(opcodes.values()) > 1 for _, _, opcodes in theirs.values()), theirs)
+        deadline = time.monotonic() + SEEN_S
+        while ours() != theirs and time.monotonic() < deadline:
+            time.sleep(0.05)
+        expect_equal(ours(), theirs, "directions of iWARP")
+    with cases.case("flows_in_text_name_the_opcodes"):
+        text = run(QUENCH, "flows", "--instance", lab.instance("gw"))
+        expect("iWARP 10.1.0.1 port 40040 > 10.1.0.2 port 7471" in text and "read_request 1" in text, text)
+
+
 def main() -> int:
     cases = Cases()
     started = time.monotonic()
@@ -108,6 +148,7 @@ def main() -> int:
         lab.start_agent("gw")
         lab.wait_ready("gw")
         test_kinds(cases, lab)
+        test_iwarp(cases, lab)
         lab.stop_quench()
     print(f"{time.monotonic() - started:.1f} s")
     return cases.exit_code()
