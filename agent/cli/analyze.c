@@ -459,16 +459,14 @@ static int print_report(const struct job *job, struct qerr *err)
 
 	if (o->json) {
 		doc = analyze_json(job->analyze, &source);
-		code = doc ? json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12))
-			   : -ENOMEM;
+		code = doc ? 0 : -ENOMEM;
+		json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
 		putchar('\n');
 		json_decref(doc);
 	} else {
 		code = analyze_print(stdout, job->analyze, &source);
 	}
-	if (code || fflush(stdout) || ferror(stdout))
-		return qerr_set(err, -EIO, "the report cannot be written");
-	return 0;
+	return code ? qerr_set(err, code, "out of memory") : 0;
 }
 
 static int report(struct job *job, struct qerr *err)

@@ -2,8 +2,11 @@
 // quench: the command line. A subcommand is a row of the table.
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
 	const char *name;
@@ -33,8 +36,21 @@ static void print_help(FILE *out)
 	fprintf(out, "\n`quench COMMAND --help` tells more.\n");
 }
 
+/* However the command ends: what could not be written was not said. */
+static void check_stdout(void)
+{
+	int code = fflush(stdout) ? errno : 0;
+
+	if (!code && !ferror(stdout))
+		return;
+	fprintf(stderr, "quench: the standard output cannot be written%s%s\n", code ? ": " : "",
+		code ? strerror(code) : "");
+	_exit(EXIT_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+	atexit(check_stdout);
 	if (argc < 2) {
 		print_help(stderr);
 		return EXIT_USAGE;

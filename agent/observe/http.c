@@ -11,6 +11,9 @@
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
+/* So many may be connected, further ones are turned away; who is silent is let go. */
+enum { CONNECTIONS_MAX = 256, SILENCE_SECONDS = 2, CONNECTION_BYTES = 8192 };
+
 struct http {
 	struct MHD_Daemon *daemon;
 	http_metrics_fn fn;
@@ -104,7 +107,9 @@ int http_start(struct http **out, const char *host, uint16_t port, http_metrics_
 	http->daemon = MHD_start_daemon(
 		MHD_USE_INTERNAL_POLLING_THREAD | (family == AF_INET6 ? MHD_USE_IPv6 : 0), port,
 		NULL, NULL, answer, http, MHD_OPTION_SOCK_ADDR, &addr, MHD_OPTION_CONNECTION_LIMIT,
-		16u, MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
+		(unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned int)SILENCE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		(size_t)CONNECTION_BYTES, MHD_OPTION_END);
 	if (!http->daemon) {
 		int code = errno ? -errno : -EADDRINUSE;
 

@@ -16,6 +16,7 @@
 #define POLICY_FILE_MAX (1 << 20)
 #define FAULT_MAX	1024
 #define KEYS_MAX	256
+#define DEPTH_MAX	16 /* of lists and maps in each other; a policy has 5 */
 
 struct path path_of(const char *fmt, ...)
 {
@@ -429,10 +430,27 @@ static void check_event(struct reader *reader, const yaml_event_t *event, size_t
 		fault(reader, event->start_mark, path_of("yaml"), "a second document; allowed one");
 }
 
-/* Look through the whole text: syntax, aliases, and that it is one document. */
+/*
+ * A policy is shallow. libyaml takes time with the square of the depth, so nothing is read beyond
+ * the limit.
+ */
+static bool check_depth(struct reader *reader, const yaml_event_t *event, size_t *depth)
+{
+	if (event->type == YAML_MAPPING_START_EVENT || event->type == YAML_SEQUENCE_START_EVENT)
+		++*depth;
+	if (event->type == YAML_MAPPING_END_EVENT || event->type == YAML_SEQUENCE_END_EVENT)
+		--*depth;
+	if (*depth <= DEPTH_MAX)
+		return true;
+	fault(reader, event->start_mark, path_of("yaml"),
+		"lists and maps nested more than %d deep; allowed 1 to %d", DEPTH_MAX, DEPTH_MAX);
+	return false;
+}
+
+/* Look through the whole text: syntax, aliases, depth, and that it is one document. */
 static void check_syntax(struct reader *reader, const char *text, size_t len)
 {
-	size_t documents = 0;
+	size_t documents = 0, depth = 0;
 	yaml_parser_t parser;
 	yaml_event_t event;
 	bool last = false;
@@ -447,7 +465,7 @@ static void check_syntax(struct reader *reader, const char *text, size_t len)
 			break;
 		}
 		check_event(reader, &event, &documents);
-		last = event.type == YAML_STREAM_END_EVENT;
+		last = event.type == YAML_STREAM_END_EVENT || !check_depth(reader, &event, &depth);
 		yaml_event_delete(&event);
 	}
 	yaml_parser_delete(&parser);

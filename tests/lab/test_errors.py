@@ -111,6 +111,14 @@ def test_policy_faults(cases: Cases, directory: Path) -> None:
         expect_one_line(quench("check", directory), 1, directory)
 
 
+def expect_unwritten(*argv: object) -> None:
+    """A full disk is no success."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([QUENCH, *map(str, argv)], stdout=full, stderr=subprocess.PIPE, text=True)
+    expect_equal(done.returncode, 1, "exit status")
+    expect("cannot be written" in done.stderr, done.stderr)
+
+
 def test_command_line(cases: Cases) -> None:
     for command, options in OPTIONS.items():
         with cases.case(f"{command}_help_names_every_option_and_exits_0"):
@@ -136,6 +144,10 @@ def test_command_line(cases: Cases) -> None:
             ended = quench(*argv)
             expect_equal((ended.status, ended.out), (2, ""), "exit status and standard output")
             expect(ended.err.strip(), "nothing was said")
+
+    for argv in (["check", ROOT / "policies/lab.yaml"], ["status", "--help"], ["--version"], ["help"]):
+        with cases.case(f"{argv[0].strip('-')}_whose_output_cannot_be_written_exits_1"):
+            expect_unwritten(*argv)
 
     with cases.case("instance_name_with_a_slash_is_refused"):
         expect_one_line(quench("status", "--instance", "../x"), 1, '"../x"')
@@ -296,6 +308,10 @@ def prometheus_program(name: str) -> Path:
 def test_metrics(cases: Cases, lab: Lab) -> None:
     lab.start_agent("gw")
     lab.wait_ready("gw")
+    for command in ("status", "flows", "events"):
+        with cases.case(f"{command}_that_cannot_be_written_exits_1"):
+            expect_unwritten(command, "--instance", lab.instance("gw"))
+            expect_unwritten(command, "--json", "--instance", lab.instance("gw"))
     with cases.case("metrics_text_is_valid_to_promtool"):
         text = lab.get("gw", METRICS_PORT, "/metrics")
         done = subprocess.run([prometheus_program("promtool"), "check", "metrics"], input=text,

@@ -394,6 +394,8 @@ static void policy_parse_bad_yaml_is_placed(void **state)
 			"3:10: yaml: an alias (*v) is not allowed; write the value out"},
 		{"&loop [*loop]\n",
 			"1:8: yaml: an alias (*loop) is not allowed; write the value out"},
+		{"a: [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]",
+			"1:19: yaml: lists and maps nested more than 16 deep; allowed 1 to 16"},
 		{"[]", "1:1: policy: must be a map with the keys " TOP_KEYS ", not a list"},
 		{"hello", "1:1: policy: must be a map with the keys " TOP_KEYS
 			  ", not a single value"},
