@@ -240,6 +240,7 @@ int port_apply(struct engine *engine, struct engine_port *port, struct qerr *err
 
 	if (port->gone)
 		return 0;
+	tags_check(engine, port);
 	if (has_hooks(engine, port)) {
 		code = dataplane_attach_tc(
 			engine->dp, port->policy->name, ifindex, port->conf.flags, err);

@@ -21,9 +21,13 @@ HIDDEN, UNCLASSED, LOSSY, DISAGREES = "tags_hidden", "roce_unclassed", "roce_los
 SEEN_S = 5
 
 
+def monitor(trust: str) -> Port:
+    return Port("h1", "monitor", keys=f"trust: {trust}")
+
+
 def start(lab: Lab, trust: str) -> str:
     """An agent that looks at h1's cable; what it has said so far."""
-    job = lab.start_agent("gw", [Port("h1", "monitor", keys=f"trust: {trust}")])
+    job = lab.start_agent("gw", [monitor(trust)])
     lab.wait_ready("gw")
     return job.errors()
 
@@ -59,6 +63,10 @@ def test_hidden_tags(cases: Cases, lab: Lab) -> None:
     said = start(lab, "dscp")
     with cases.case("trust_in_dscp_needs_no_tags"):
         expect("ethtool" not in said and not warnings(lab), (said, warnings(lab)))
+    with cases.case("reload_to_trust_in_pcp_is_said"):
+        lab.write_policy("gw", [monitor("pcp")])
+        lab.run("gw", QUENCH, "reload", "--instance", lab.instance("gw"))
+        expect(HIDDEN in warnings(lab), warnings(lab))
     lab.stop_quench()
 
 
