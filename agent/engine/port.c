@@ -12,12 +12,13 @@
 #include "netlink/tc.h"
 #include "policy/compile.h"
 #include "reconcile/apply.h"
+#include "reconcile/desired.h"
 
 enum { ROOT_FILTER_PREFERENCE = 1, LOWERS_BYTES = 160, SPEED_MIN_BPS = 1000000 };
 
 bool port_has_queues(const struct engine_port *port)
 {
-	return port->policy->role == PORT_GATEWAY || port->policy->role == PORT_HOST;
+	return desired_queues(port->policy);
 }
 
 uint32_t port_refs(const struct engine_port *port)
@@ -27,22 +28,8 @@ uint32_t port_refs(const struct engine_port *port)
 
 static void plan_spec(const struct engine *engine, struct engine_port *port)
 {
-	const struct policy *policy = engine->policy;
-	struct tree_spec *spec = &port->spec;
-
-	memset(spec, 0, sizeof(*spec));
-	spec->rate_bps = port->policy->rate_bps;
-	spec->mtu_bytes = port->link.mtu_bytes;
-	spec->classes_count = policy->classes_count;
-	for (size_t c = 0; c < policy->classes_count; c++)
-		spec->classes[c].limit_bytes = policy->classes[c].limit_bytes;
-	spec->slots = compile_slots(policy);
-	compile_dcqcn(policy, port->policy, &port->dcqcn);
-	if (!(port->conf.flags & PORT_REACTION) || !policy->classes_count)
-		return;
-	spec->qp_count = policy->dcqcn.qp_classes;
-	spec->qp_class = compile_reaction_class(policy);
-	spec->line_rate_bps = port->dcqcn.line_rate_bps;
+	desired_spec(&port->spec, engine->policy, port->policy, port->link.mtu_bytes);
+	compile_dcqcn(engine->policy, port->policy, &port->dcqcn);
 }
 
 /*
@@ -157,8 +144,7 @@ static int install_tree(struct engine *engine, struct engine_port *port, struct 
 /* Only where something is made of clones is a hook worth what it costs every frame that leaves. */
 static bool has_hooks(const struct engine *engine, const struct engine_port *port)
 {
-	return port_has_queues(port) &&
-	       (compile_makes_cnps(engine->policy) || compile_pauses(engine->policy));
+	return desired_hooks(engine->policy, port->policy);
 }
 
 int port_install(struct engine *engine, struct engine_port *port, struct qerr *err)

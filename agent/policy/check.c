@@ -258,8 +258,27 @@ static void check_marks(struct reader *reader, size_t i)
 				"%s", err.text);
 }
 
+/* What is assured to all together must be there. */
+static void check_shares(struct reader *reader)
+{
+	const struct policy *policy = reader->policy;
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i < policy->classes_count; i++) {
+		uint32_t percent = policy->classes[i].share.percent;
+
+		if (percent && sum <= SHARE_MAX_PERCENT && sum + percent > SHARE_MAX_PERCENT)
+			reader_fault(reader, path_of("classes[%zu].share", i),
+				"%u%% makes %u%% with the classes before; allowed %u%% for all "
+				"together, the rest is for CNPs, pauses and best effort",
+				percent, sum + percent, SHARE_MAX_PERCENT);
+		sum += percent;
+	}
+}
+
 static void check_classes(struct reader *reader)
 {
+	check_shares(reader);
 	for (size_t i = 0; i < reader->policy->classes_count; i++) {
 		check_class_name(reader, i);
 		check_class_priority(reader, i);

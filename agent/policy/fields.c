@@ -70,6 +70,12 @@ static const struct field_word kind_words[] = {
 	{},
 };
 
+static const struct field_word share_words[] = {
+	{"auto", SHARE_AUTO, false},
+	{"strict", SHARE_STRICT, false},
+	{},
+};
+
 static const struct field_word generate_words[] = {
 	{"off", CNP_OFF, false},
 	{"on_ce", CNP_ON_CE, false},
@@ -167,6 +173,9 @@ const struct field policy_fields[] = {
 	{ SECTION_CLASS, "limit", FIELD_SIZE, .required = true, .min = "2KB", .max = "1GiB",
 	  AT(struct policy_class, limit_bytes),
 	  .help = "what all queues of the class may hold together at one port" },
+	{ SECTION_CLASS, "share", FIELD_SHARE, .min = "1%", .max = NUMBER(SHARE_MAX_PERCENT) "%",
+	  .fallback = "auto", .words = share_words, AT(struct policy_class, share),
+	  .help = "of the port, for sure; auto: as much as others with auto; strict: so, and first" },
 	{ SECTION_CLASS, "ecn", FIELD_MAP, .child = SECTION_ECN, AT(struct policy_class, ecn),
 	  .present_at = offsetof(struct policy_class, ecn.present),
 	  .help = "mark by queue depth; absent: no marks; all three thresholds are required" },
@@ -433,6 +442,7 @@ static enum units_kind units_of(const struct field *field)
 		[FIELD_SIZE] = UNITS_SIZE,
 		[FIELD_TIME] = UNITS_TIME,
 		[FIELD_PERCENT] = UNITS_PERCENT,
+		[FIELD_SHARE] = UNITS_PERCENT,
 		[FIELD_RATIO] = UNITS_RATIO,
 		[FIELD_COUNT] = UNITS_COUNT,
 		[FIELD_SET] = UNITS_COUNT,
@@ -522,6 +532,38 @@ static int read_port_member(
 	if (ports->count == POLICY_L4_PORTS_MAX)
 		return qerr_set(err, -EINVAL, "more than %d ports", POLICY_L4_PORTS_MAX);
 	ports->port[ports->count++] = value.num;
+	return 0;
+}
+
+static int read_share_word(const struct field *field, const char *text, void *base)
+{
+	for (const struct field_word *word = field->words; word->name; word++) {
+		struct policy_share share = {.kind = word->value};
+
+		if (strcmp(word->name, text))
+			continue;
+		memcpy(member(field, base), &share, sizeof(share));
+		return 0;
+	}
+	return -ENOENT;
+}
+
+static int read_port_share(
+	const struct field *field, const char *text, void *base, struct qerr *err)
+{
+	struct policy_share share = {.kind = SHARE_PERCENT};
+	struct units_value value;
+	int ret;
+
+	if (!read_share_word(field, text, base))
+		return 0;
+	ret = parse_number(field, text, &value, err);
+	if (ret)
+		return ret;
+	if (value.num * 100 % value.den)
+		return qerr_set(err, -EINVAL, "%s is no whole percentage", text_quote(text).text);
+	share.percent = value.num * 100 / value.den;
+	memcpy(member(field, base), &share, sizeof(share));
 	return 0;
 }
 
@@ -670,6 +712,7 @@ static const struct kind kinds[FIELD_KINDS_COUNT] = {
 	[FIELD_SIZE] = {read_whole, NULL, NULL},
 	[FIELD_TIME] = {read_whole, NULL, NULL},
 	[FIELD_PERCENT] = {read_share, NULL, NULL},
+	[FIELD_SHARE] = {read_port_share, NULL, NULL},
 	[FIELD_RATIO] = {read_share, "fraction or decimal", NULL},
 	[FIELD_COUNT] = {read_whole, "number", NULL},
 	[FIELD_WORD] = {read_word, "word", NULL},
@@ -696,10 +739,9 @@ int field_read(const struct field *field, const char *text, void *base, struct q
 	return ret ? add_allowed(field, ret, err) : 0;
 }
 
-static void allowed_words(const struct field *field, char *buf, size_t size)
+/* The words, with left alternatives to follow them. */
+static void allowed_words(const struct field *field, size_t left, char *buf, size_t size)
 {
-	size_t left = 0;
-
 	for (const struct field_word *word = field->words; word->name; word++)
 		left += !word->unbuilt;
 	*buf = '\0';
@@ -711,6 +753,14 @@ static void allowed_words(const struct field *field, char *buf, size_t size)
 
 static void allowed_range(const struct field *field, char *buf, size_t size)
 {
+	char range[64];
+
+	if (field->words) {
+		snprintf(range, sizeof(range), "%s to %s", field->min, field->max);
+		allowed_words(field, 1, buf, size);
+		text_join(buf, size, range, 0);
+		return;
+	}
 	snprintf(buf, size, "%s%s%s%s%s%s%s", field->zero ? field->zero : "",
 		field->zero ? ", or " : "", field->above ? "above " : "", field->min,
 		field->above ? " up to " : " to ", field->max,
@@ -721,8 +771,8 @@ void field_allowed(const struct field *field, char *buf, size_t size)
 {
 	if (kinds[field->kind].allowed)
 		snprintf(buf, size, "%s", kinds[field->kind].allowed);
-	else if (field->words)
-		allowed_words(field, buf, size);
+	else if (field->words && !field->min)
+		allowed_words(field, 0, buf, size);
 	else if (!strcmp(field->min, field->max))
 		snprintf(buf, size, "%s", field->min);
 	else

@@ -30,6 +30,7 @@ enum field_kind {
 	FIELD_SIZE,	/* uint32_t or uint64_t, bytes */
 	FIELD_TIME,	/* uint64_t, ns */
 	FIELD_PERCENT,	/* double, 10% is 0.1 */
+	FIELD_SHARE,	/* struct policy_share: a whole percentage, or a word */
 	FIELD_RATIO,	/* double */
 	FIELD_COUNT,	/* any unsigned integer */
 	FIELD_WORD,	/* enum or bool, through words */

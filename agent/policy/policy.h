@@ -22,6 +22,7 @@ enum port_role { PORT_GATEWAY, PORT_HOST, PORT_NIC, PORT_MONITOR };
 enum port_xdp { PORT_XDP_NATIVE, PORT_XDP_GENERIC_OK };
 enum port_trust { TRUST_DSCP_PCP, TRUST_PCP_DSCP, TRUST_DSCP, TRUST_PCP };
 enum class_kind { CLASS_LOSSLESS, CLASS_SEMI_LOSSLESS, CLASS_LOSSY };
+enum share_kind { SHARE_AUTO, SHARE_STRICT, SHARE_PERCENT };
 enum port_pfc { PFC_BOTH, PFC_SEND, PFC_OBEY, PFC_OFF };
 enum watchdog_action { WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT };
 enum cnp_generate { CNP_OFF, CNP_ON_CE, CNP_AT_MARK };
@@ -53,6 +54,15 @@ struct policy_marks {
 	uint32_t xon_bytes;
 };
 
+/* What a class may count on of a port that all want to send from. */
+struct policy_share {
+	enum share_kind kind;
+	uint32_t percent; /* 1..SHARE_MAX_PERCENT, of SHARE_PERCENT */
+};
+
+/* The rest of a port: 10 % for CNPs and pauses, 1 % at least for best effort. */
+#define SHARE_MAX_PERCENT 89
+
 struct policy_class {
 	char name[POLICY_NAME_MAX];
 	uint8_t priority;   /* 0..7 */
@@ -60,6 +70,7 @@ struct policy_class {
 	uint8_t pcp_mask;   /* bit n: PCP n belongs here */
 	enum class_kind kind;
 	uint32_t limit_bytes; /* what all queues of the class may hold together at one port */
+	struct policy_share share;
 	struct policy_ecn ecn;
 	struct policy_marks pfc; /* of what one ingress port may hold in one egress queue */
 	int line;

@@ -13,12 +13,17 @@ enum {
 	BITS = 8,
 
 	CONTROL_SHARE_PERCENT = 10,
-	PRIORITIES_SHARE_PERCENT = 80, /* best effort has the rest */
+	/* Of what CNPs, pauses and shares in percent leave, in parts: the classes without one. */
+	AUTO_PARTS = 8,
+	ALL_PARTS = 9, /* best effort has the rest */
 
 	/* HTB's prio: who is asked first when what is left of the port's rate is given away. */
 	PRIO_CONTROL = 0,
-	PRIO_PRIORITIES = 1,
-	PRIO_DEFAULT = 2,
+	PRIO_STRICT = 1,
+	PRIO_PRIORITIES = 2,
+	PRIO_DEFAULT = 3,
+
+	QUANTUM_FRAMES_MAX = 64,
 
 	CONTROL_LIMIT_BYTES = 128 * 1024,
 	DEFAULT_LIMIT_FRAMES = 1000,
@@ -72,6 +77,22 @@ static int class_check(const struct tree_spec *spec, size_t c, struct qerr *err)
 	return 0;
 }
 
+static int shares_check(const struct tree_spec *spec, struct qerr *err)
+{
+	uint32_t sum = 0;
+	size_t c;
+
+	for (c = 0; c < spec->classes_count; c++) {
+		if (spec->classes[c].share_percent > 100)
+			return qerr_set(err, -EINVAL, "class %zu: a share of %u%%", c,
+				spec->classes[c].share_percent);
+		sum += spec->classes[c].share_percent;
+	}
+	if (sum + CONTROL_SHARE_PERCENT >= 100)
+		return qerr_set(err, -EINVAL, "shares of %u%%: best effort would have none", sum);
+	return 0;
+}
+
 static int qps_check(const struct tree_spec *spec, struct qerr *err)
 {
 	if (!spec->qp_count)
@@ -112,7 +133,8 @@ int tree_spec_check(const struct tree_spec *spec, struct qerr *err)
 		if (rc)
 			return rc;
 	}
-	return qps_check(spec, err);
+	rc = shares_check(spec, err);
+	return rc ? rc : qps_check(spec, err);
 }
 
 static struct tc_object htb(uint32_t major, uint32_t parent, uint32_t default_minor)
@@ -188,19 +210,57 @@ static void add(struct building *b, struct tc_object obj)
 
 /* In whole bytes a second, so that what is dealt out never adds up to more than the port. */
 struct shares {
-	uint64_t port_bps, control_bps, priority_bps, default_bps;
+	uint64_t port_bps, control_bps, default_bps;
+	uint64_t class_bps[CLASSES_MAX];
 };
+
+/* What classes without a share in percent are assured of, each. */
+static uint64_t auto_share(const struct tree_spec *spec, uint64_t rest)
+{
+	uint64_t n = 0;
+	size_t c;
+
+	for (c = 0; c < spec->classes_count; c++)
+		n += !spec->classes[c].share_percent;
+	return n ? rest * AUTO_PARTS / ALL_PARTS / n : 0;
+}
 
 static struct shares shares_of(const struct tree_spec *spec)
 {
-	uint64_t port = spec->rate_bps / BITS, n = spec->classes_count;
-	uint64_t control = port * CONTROL_SHARE_PERCENT / 100;
-	uint64_t priority = n ? port * PRIORITIES_SHARE_PERCENT / 100 / n : 0;
+	uint64_t port = spec->rate_bps / BITS, control = port * CONTROL_SHARE_PERCENT / 100;
+	uint64_t rest = port - control, each;
+	struct shares s = {.port_bps = port * BITS, .control_bps = control * BITS};
+	size_t c;
 
-	return (struct shares){.port_bps = port * BITS,
-		.control_bps = control * BITS,
-		.priority_bps = priority * BITS,
-		.default_bps = (port - control - n * priority) * BITS};
+	for (c = 0; c < spec->classes_count; c++) {
+		uint64_t share = port * spec->classes[c].share_percent / 100;
+
+		s.class_bps[c] = share * BITS;
+		rest -= share;
+	}
+	each = auto_share(spec, rest);
+	for (c = 0; c < spec->classes_count; c++) {
+		if (spec->classes[c].share_percent)
+			continue;
+		s.class_bps[c] = each * BITS;
+		rest -= each;
+	}
+	s.default_bps = rest * BITS;
+	return s;
+}
+
+/* What nobody else uses is given away in the proportion of the shares. */
+static uint32_t class_quantum(const struct tree_spec *spec, const struct shares *s, uint32_t cls)
+{
+	uint64_t own_bps = s->class_bps[cls], least_bps = own_bps, frame = tree_longest_frame(spec);
+	size_t c;
+
+	for (c = 0; c < spec->classes_count && !spec->classes[cls].strict; c++)
+		if (!spec->classes[c].strict && s->class_bps[c] < least_bps)
+			least_bps = s->class_bps[c];
+	if (own_bps / least_bps >= QUANTUM_FRAMES_MAX)
+		return (uint32_t)(QUANTUM_FRAMES_MAX * frame);
+	return (uint32_t)(own_bps * frame / least_bps);
 }
 
 /* The root down to where frames go as long as nothing places them. */
@@ -260,8 +320,12 @@ static void add_qps(struct building *b, const struct tree_spec *spec)
 static void add_priority(
 	struct building *b, const struct tree_spec *spec, const struct shares *s, uint32_t cls)
 {
-	add(b, shared_class(spec, MINOR_PRIORITY + cls, MINOR_PORT, s->priority_bps, s->port_bps,
-		       PRIO_PRIORITIES));
+	struct tc_object obj =
+		shared_class(spec, MINOR_PRIORITY + cls, MINOR_PORT, s->class_bps[cls], s->port_bps,
+			spec->classes[cls].strict ? PRIO_STRICT : PRIO_PRIORITIES);
+
+	obj.htb_class.quantum_bytes = class_quantum(spec, s, cls);
+	add(b, obj);
 	add(b, tree_gate(spec, cls, false));
 	add(b, htb(TREE_INNER + cls, TREE_CLASS(TREE_GATE + cls, MINOR_GATE_CHILD),
 		       MINOR_SLOT + SLOT_LOCAL));

@@ -19,7 +19,9 @@
 #define TREE_RATE_MAX_BPS 1000000000000ull
 
 struct tree_class {
-	uint32_t limit_bytes; /* of each leaf of the class */
+	uint32_t limit_bytes;	/* of each leaf of the class */
+	uint32_t share_percent; /* of the port; 0: a like part of what the others' leave */
+	bool strict;		/* asked before the others for what nobody else uses */
 };
 
 struct tree_spec {

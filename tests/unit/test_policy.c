@@ -26,7 +26,7 @@
 	"version, ports, classes, cnp, pfc, realtime, dcqcn, pairs, observe, protocols, "          \
 	"flows_max or repair"
 #define PORT_KEYS  "name, role, rate, speed, pfc, xdp, trust, notify or replace_mq"
-#define CLASS_KEYS "name, priority, dscp, pcp, kind, limit, ecn or pfc"
+#define CLASS_KEYS "name, priority, dscp, pcp, kind, limit, share, ecn or pfc"
 
 static struct policy policy;
 
@@ -543,6 +543,15 @@ static void policy_parse_bad_value_is_placed(void **state)
 			"allowed off, or 10KB to 100GB\n"
 			"3:61: dcqcn.line_rate: \"off\" is not a number; allowed auto, or 8kbit to "
 			"400Gbit"},
+		{HEAD "classes: [{" ROCE ",\n share: 90%}]\n",
+			"4:9: classes[0].share: \"90%\" is out of range; allowed auto, strict or "
+			"1% to 89%"},
+		{HEAD "classes: [{" ROCE ",\n share: 1.5%}]\n",
+			"4:9: classes[0].share: \"1.5%\" is no whole percentage; allowed auto, "
+			"strict or 1% to 89%"},
+		{HEAD "classes: [{" ROCE ",\n share: first}]\n",
+			"4:9: classes[0].share: \"first\" is not a number; allowed auto, strict "
+			"or 1% to 89%"},
 		{HEAD "dcqcn: {g: 257/256}\n",
 			"3:12: dcqcn.g: \"257/256\" is out of range; allowed above 0 up to 1"},
 		{HEAD "dcqcn: {min_rate: 1217.599kbit}\n",
@@ -643,6 +652,11 @@ static void policy_parse_contradiction_is_placed(void **state)
 			"4:26: classes[0].ecn.kmax: 1025KiB is above the limit of the class and "
 			"would "
 			"never be reached; allowed up to 1MiB"},
+		{HEAD "classes:\n- {" ROCE ", share: 80%}\n"
+		      "- {name: a, priority: 1, dscp: [1], kind: lossy, limit: 1MB, share: 10%}\n"
+		      "- {name: b, priority: 2, dscp: [2], kind: lossy, limit: 1MB, share: 1%}\n",
+			"5:69: classes[1].share: 10% makes 90% with the classes before; allowed "
+			"89% for all together, the rest is for CNPs, pauses and best effort"},
 		{HEAD "classes: [{" ROCE ",\n ecn: {kmin: 20KB}}]\n",
 			"4:7: classes[0].ecn.kmax: is missing and required; allowed 1KB to 1GiB\n"
 			"4:7: classes[0].ecn.pmax: is missing and required; allowed above 0% up to "

@@ -181,10 +181,72 @@ static void tree_build_shares_are_10_80_10(void **state)
 	assert_int_equal(priority->htb_class.rate_bps, 400000000);
 	assert_int_equal(rest->htb_class.rate_bps, 100000000);
 	assert_int_equal(control->htb_class.prio, 0);
-	assert_int_equal(priority->htb_class.prio, 1);
-	assert_int_equal(rest->htb_class.prio, 2);
+	assert_int_equal(priority->htb_class.prio, 2);
+	assert_int_equal(rest->htb_class.prio, 3);
 	assert_int_equal(control->parent, TREE_CLASS(TREE_ROOT, MINOR_PORT));
 	free(t.list);
+}
+
+/* Of 900 Mbit/s: 10 % control, 50 % and 10 % by share; of the 30 % left two get 4/9, the rest 1/9.
+ */
+static void tree_build_shares_in_percent_come_before_the_others(void **state)
+{
+	struct tree_spec spec = spec_of(900000000, 4, 3, 0);
+	static const uint64_t rates_bps[] = {450000000, 90000000, 120000000, 120000000};
+	static const uint32_t quanta[] = {5 * 1522, 1522, 1522 * 12 / 9, 1522},
+			      prios[] = {2, 2, 2, 1};
+	struct tree t;
+	uint32_t c;
+
+	(void)state;
+	spec.classes[0].share_percent = 50;
+	spec.classes[1].share_percent = 10;
+	spec.classes[3].strict = true;
+	t = build(&spec);
+	for (c = 0; c < 4; c++) {
+		const struct tc_object *obj = find_class(&t, TREE_ROOT, MINOR_PRIORITY + c);
+
+		assert_int_equal(obj->htb_class.rate_bps, rates_bps[c]);
+		assert_int_equal(obj->htb_class.ceil_bps, 900000000);
+		assert_int_equal(obj->htb_class.quantum_bytes, quanta[c]);
+		assert_int_equal(obj->htb_class.prio, prios[c]);
+	}
+	assert_int_equal(find_class(&t, TREE_ROOT, MINOR_DEFAULT)->htb_class.rate_bps, 30000000);
+	free(t.list);
+}
+
+/* With every port rate down to the least, all that adds up to 89 % is more than nothing. */
+static void tree_build_shares_leave_a_rate_to_everybody(void **state)
+{
+	static const uint64_t rates_bps[] = {8000, 8008, 12345678, 1000000007, 400000000000ull};
+	size_t r;
+	uint32_t c, n;
+
+	(void)state;
+	for (r = 0; r < ARRAY_SIZE(rates_bps); r++)
+		for (n = 1; n <= CLASSES_MAX; n++) {
+			struct tree_spec spec = spec_of(rates_bps[r], n, 1, 0);
+			struct tree t;
+			uint64_t sum;
+
+			spec.classes[0].share_percent = 88;
+			spec.classes[n - 1].share_percent += 1;
+			t = build(&spec);
+			sum = find_class(&t, TREE_ROOT, MINOR_CONTROL)->htb_class.rate_bps +
+			      find_class(&t, TREE_ROOT, MINOR_DEFAULT)->htb_class.rate_bps;
+			for (c = 0; c < n; c++)
+				sum += find_class(&t, TREE_ROOT, MINOR_PRIORITY + c)
+					       ->htb_class.rate_bps;
+			assert_int_equal(sum, rates_bps[r] / 8 * 8);
+			for (c = 0; c < t.n; c++)
+				if (t.list[c].kind == TC_HTB_CLASS)
+					assert_in_range(
+						t.list[c].htb_class.quantum_bytes, 1522, 64 * 1522);
+			for (c = 0; c < t.n; c++)
+				if (t.list[c].kind == TC_HTB_CLASS)
+					assert_true(t.list[c].htb_class.rate_bps >= 8);
+			free(t.list);
+		}
 }
 
 static void tree_build_port_burst_is_1_ms_and_two_frames_at_least(void **state)
@@ -316,6 +378,8 @@ static void tree_spec_check_names_what_does_not_fit(void **state)
 	bad = good, bad.slots = 0, rejected(bad, "0 slots");
 	bad = good, bad.slots = SLOTS_MAX + 1, rejected(bad, "65 slots");
 	bad = good, bad.classes[1].limit_bytes = 1521, rejected(bad, "class 1: its limit of 1521");
+	bad = good, bad.classes[1].share_percent = 90, rejected(bad, "shares of 90%");
+	bad = good, bad.classes[1].share_percent = 101, rejected(bad, "class 1: a share of 101%");
 	bad = good, bad.qp_count = QP_CLASSES_MAX + 1, rejected(bad, "4097 QP classes");
 	bad = good, bad.qp_class = 2, rejected(bad, "QP classes in class 2");
 	bad = good, bad.line_rate_bps = 0, rejected(bad, "line rate of 0");
@@ -349,6 +413,8 @@ int main(void)
 		cmocka_unit_test(tree_build_default_class_comes_first),
 		cmocka_unit_test(tree_build_shares_never_exceed_the_port),
 		cmocka_unit_test(tree_build_shares_are_10_80_10),
+		cmocka_unit_test(tree_build_shares_in_percent_come_before_the_others),
+		cmocka_unit_test(tree_build_shares_leave_a_rate_to_everybody),
 		cmocka_unit_test(tree_build_port_burst_is_1_ms_and_two_frames_at_least),
 		cmocka_unit_test(tree_build_leaves_share_alike_and_hold_the_limit),
 		cmocka_unit_test(tree_build_gates_are_open_and_inner_htbs_have_a_default),

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// From a port's policy to the queues it should have.
+#include "reconcile/desired.h"
+
+#include <string.h>
+
+#include "policy/compile.h"
+
+bool desired_queues(const struct policy_port *port)
+{
+	return port->role == PORT_GATEWAY || port->role == PORT_HOST;
+}
+
+bool desired_hooks(const struct policy *policy, const struct policy_port *port)
+{
+	return desired_queues(port) && (compile_makes_cnps(policy) || compile_pauses(policy));
+}
+
+static struct tree_class class_of(const struct policy_class *from)
+{
+	return (struct tree_class){
+		.limit_bytes = from->limit_bytes,
+		.share_percent = from->share.percent,
+		.strict = from->share.kind == SHARE_STRICT,
+	};
+}
+
+void desired_spec(struct tree_spec *spec, const struct policy *policy,
+	const struct policy_port *port, uint32_t mtu_bytes)
+{
+	struct rate_params rate;
+
+	memset(spec, 0, sizeof(*spec));
+	spec->rate_bps = port->rate_bps;
+	spec->mtu_bytes = mtu_bytes;
+	spec->classes_count = policy->classes_count;
+	for (size_t c = 0; c < policy->classes_count; c++)
+		spec->classes[c] = class_of(&policy->classes[c]);
+	spec->slots = compile_slots(policy);
+	if (!(compile_port_flags(policy, port) & PORT_REACTION) || !policy->classes_count)
+		return;
+	compile_dcqcn(policy, port, &rate);
+	spec->qp_count = policy->dcqcn.qp_classes;
+	spec->qp_class = compile_reaction_class(policy);
+	spec->line_rate_bps = rate.line_rate_bps;
+}
