@@ -6,10 +6,12 @@
 
 #include "cli/cli.h"
 
-static void print_fault(void *arg, const char *text)
+/* Warnings are for `quench check`. */
+static void print_fault(void *arg, const struct policy_note *note)
 {
 	(void)arg;
-	fprintf(stderr, "%s\n", text);
+	if (!note->warning)
+		fprintf(stderr, "%s\n", note->text);
 }
 
 int cli_load_policy(const char *path, struct policy *policy)

@@ -11,15 +11,21 @@
 #include "policy/restart.h"
 #include "reconcile/apply.h"
 
-static void add_fault(void *faults, const char *text)
+static void add_fault(json_t *faults, const char *text)
 {
 	json_array_append_new(faults, json_string(text));
+}
+
+static void take_note(void *faults, const struct policy_note *note)
+{
+	if (!note->warning)
+		add_fault(faults, note->text);
 }
 
 static int read_policy(const struct engine *engine, struct policy *policy, json_t *faults)
 {
 	struct qerr err = {};
-	int code = policy_load(engine->policy_path, policy, add_fault, faults, &err);
+	int code = policy_load(engine->policy_path, policy, take_note, faults, &err);
 
 	if (code && err.text[0])
 		add_fault(faults, err.text);

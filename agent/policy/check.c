@@ -325,6 +325,24 @@ static void check_cnp_priority(struct reader *reader)
 	}
 }
 
+/* A tagged CNP whose priority sorts it among a class's frames would wait, and be paused, with them.
+ */
+static void check_cnp_pcp(struct reader *reader)
+{
+	const struct policy *policy = reader->policy;
+
+	if (!reader_usable(reader, path_of("cnp.priority")))
+		return;
+	for (size_t i = 0; i < policy->classes_count; i++) {
+		if (policy->classes[i].pcp_mask & 1u << policy->cnp.priority &&
+			policy->classes[i].priority != policy->cnp.priority)
+			reader_fault(reader, path_of("cnp.priority"),
+				"%u is a pcp of classes[%zu]; allowed a priority that is no "
+				"class's pcp, CNPs must ride in a class of their own",
+				policy->cnp.priority, i);
+	}
+}
+
 static void check_cnp_dscp(struct reader *reader)
 {
 	const struct policy *policy = reader->policy;
@@ -443,6 +461,7 @@ void policy_check(struct reader *reader)
 	check_classes(reader);
 	check_cnp_generate(reader);
 	check_cnp_priority(reader);
+	check_cnp_pcp(reader);
 	check_cnp_dscp(reader);
 	check_dcqcn(reader);
 	check_protocols(reader);

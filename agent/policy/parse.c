@@ -17,6 +17,7 @@
 #define FAULT_MAX	1024
 #define KEYS_MAX	256
 #define DEPTH_MAX	16 /* of lists and maps in each other; a policy has 5 */
+#define MERGE_KEY	"<<"
 
 struct path path_of(const char *fmt, ...)
 {
@@ -45,15 +46,21 @@ static struct path path_item(struct path in, size_t index)
 	return in;
 }
 
-static void report_line(
-	struct reader *reader, yaml_mark_t mark, const char *field, const char *what)
+static void report_note(
+	struct reader *reader, bool warning, yaml_mark_t mark, const char *field, const char *what)
 {
 	char line[PATH_MAX + READER_PATH_MAX + FAULT_MAX];
+	const struct policy_note note = {.warning = warning,
+		.line = mark.line + 1,
+		.column = mark.column + 1,
+		.field = *field ? field : "policy",
+		.what = what,
+		.text = line};
 
-	snprintf(line, sizeof(line), "%s:%zu:%zu: %s: %s", reader->file, mark.line + 1,
-		mark.column + 1, *field ? field : "policy", what);
-	reader->faults++;
-	reader->report(reader->arg, line);
+	snprintf(line, sizeof(line), "%s:%zu:%zu: %s: %s%s", reader->file, note.line, note.column,
+		note.field, warning ? "warning: " : "", what);
+	reader->faults += !warning;
+	reader->report(reader->arg, &note);
 }
 
 __attribute__((format(printf, 4, 5))) static void fault(
@@ -65,7 +72,7 @@ __attribute__((format(printf, 4, 5))) static void fault(
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	report_line(reader, mark, path.text, what);
+	report_note(reader, false, mark, path.text, what);
 }
 
 /* The node's text when it is a scalar without a NUL in it, else NULL. */
@@ -79,7 +86,7 @@ static const char *scalar_text(const yaml_node_t *node)
 	return strlen(text) == node->data.scalar.length ? text : NULL;
 }
 
-static yaml_node_t *child_of_key(
+static yaml_node_t *own_child(
 	struct reader *reader, const yaml_node_t *node, const char *key, size_t len)
 {
 	yaml_node_pair_t *pair;
@@ -94,6 +101,23 @@ static yaml_node_t *child_of_key(
 			return yaml_document_get_node(&reader->document, pair->value);
 	}
 	return NULL;
+}
+
+/* The map whose keys the map has too, `<<: *name`, where it has none of its own; or NULL. */
+static const yaml_node_t *merged_map(struct reader *reader, const yaml_node_t *node)
+{
+	const yaml_node_t *from = own_child(reader, node, MERGE_KEY, strlen(MERGE_KEY));
+
+	return from && from->type == YAML_MAPPING_NODE ? from : NULL;
+}
+
+static yaml_node_t *child_of_key(
+	struct reader *reader, const yaml_node_t *node, const char *key, size_t len)
+{
+	yaml_node_t *child = own_child(reader, node, key, len);
+	const yaml_node_t *from = child ? NULL : merged_map(reader, node);
+
+	return from ? own_child(reader, from, key, len) : child;
 }
 
 static yaml_node_t *child_of_index(struct reader *reader, const yaml_node_t *node, size_t index)
@@ -143,9 +167,13 @@ static yaml_node_t *locate(struct reader *reader, struct path path, bool *whole)
 	return node;
 }
 
-static bool *good_of(struct reader *reader, const yaml_node_t *node)
+/* A node with an alias is read in several places, and must be good in all. */
+static void set_state(struct reader *reader, const yaml_node_t *node, bool good)
 {
-	return &reader->good[node - reader->document.nodes.start];
+	enum value_state *state = &reader->states[node - reader->document.nodes.start];
+
+	if (*state != VALUE_BAD)
+		*state = good ? VALUE_GOOD : VALUE_BAD;
 }
 
 enum value_state reader_state(struct reader *reader, struct path path)
@@ -155,7 +183,8 @@ enum value_state reader_state(struct reader *reader, struct path path)
 
 	if (!whole)
 		return VALUE_ABSENT;
-	return *good_of(reader, node) ? VALUE_GOOD : VALUE_BAD;
+	return reader->states[node - reader->document.nodes.start] == VALUE_GOOD ? VALUE_GOOD
+										 : VALUE_BAD;
 }
 
 bool reader_usable(struct reader *reader, struct path path)
@@ -180,7 +209,19 @@ void reader_fault(struct reader *reader, struct path path, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	report_line(reader, locate(reader, path, &whole)->start_mark, path.text, what);
+	report_note(reader, false, locate(reader, path, &whole)->start_mark, path.text, what);
+}
+
+void reader_warn(struct reader *reader, struct path path, const char *fmt, ...)
+{
+	char what[FAULT_MAX];
+	va_list ap;
+	bool whole;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof(what), fmt, ap);
+	va_end(ap);
+	report_note(reader, true, locate(reader, path, &whole)->start_mark, path.text, what);
 }
 
 static void read_map(struct reader *reader, enum field_section section, const yaml_node_t *node,
@@ -204,7 +245,7 @@ static void wrong_type(
 	fault(reader, node->start_mark, path, "must be %s, not %s", wanted, names[node->type]);
 }
 
-static bool read_scalar(struct reader *reader, const struct field *field, const yaml_node_t *node,
+static bool take_scalar(struct reader *reader, const struct field *field, const yaml_node_t *node,
 	void *base, struct path path)
 {
 	const char *text = scalar_text(node);
@@ -222,8 +263,16 @@ static bool read_scalar(struct reader *reader, const struct field *field, const 
 		fault(reader, node->start_mark, path, "%s", err.text);
 		return false;
 	}
-	*good_of(reader, node) = true;
 	return true;
+}
+
+static bool read_scalar(struct reader *reader, const struct field *field, const yaml_node_t *node,
+	void *base, struct path path)
+{
+	bool good = take_scalar(reader, field, node, base, path);
+
+	set_state(reader, node, good);
+	return good;
 }
 
 static void read_set(struct reader *reader, const struct field *field, const yaml_node_t *node,
@@ -245,7 +294,7 @@ static void read_set(struct reader *reader, const struct field *field, const yam
 		good &= read_scalar(reader, field,
 			yaml_document_get_node(&reader->document, items[i]), base,
 			path_item(path, i));
-	*good_of(reader, node) = good;
+	set_state(reader, node, good);
 }
 
 static void read_element(struct reader *reader, const struct field *field, const yaml_node_t *node,
@@ -284,7 +333,7 @@ static void read_list(struct reader *reader, const struct field *field, const ya
 		read_element(reader, field, child_of_index(reader, node, i),
 			elements + i * field->size, path_item(path, i));
 	memcpy((char *)base + field->count_at, &count, sizeof(count));
-	*good_of(reader, node) = true;
+	set_state(reader, node, true);
 }
 
 static void read_nested(struct reader *reader, const struct field *field, const yaml_node_t *node,
@@ -347,6 +396,35 @@ static void read_pair(struct reader *reader, enum field_section section, const y
 		read_value(reader, field, value, base, path);
 }
 
+/* Is the pair `<<: *name`? Its value must be a map then. */
+static bool is_merge(struct reader *reader, const yaml_node_pair_t *pair, struct path path)
+{
+	const char *key = scalar_text(yaml_document_get_node(&reader->document, pair->key));
+	const yaml_node_t *value = yaml_document_get_node(&reader->document, pair->value);
+
+	if (!key || strcmp(key, MERGE_KEY))
+		return false;
+	if (value->type != YAML_MAPPING_NODE)
+		wrong_type(reader, value, path_key(path, MERGE_KEY), "a map, as *name");
+	return true;
+}
+
+static void read_merged(struct reader *reader, enum field_section section, const yaml_node_t *node,
+	void *base, struct path path)
+{
+	const yaml_node_t *from = merged_map(reader, node);
+	const yaml_node_pair_t *pair;
+
+	if (!from)
+		return;
+	for (pair = from->data.mapping.pairs.start; pair < from->data.mapping.pairs.top; pair++) {
+		const char *key = scalar_text(yaml_document_get_node(&reader->document, pair->key));
+
+		if (!key || !own_child(reader, node, key, strlen(key)))
+			read_pair(reader, section, from, pair, base, path);
+	}
+}
+
 static void check_required(
 	struct reader *reader, enum field_section section, const yaml_node_t *map, struct path path)
 {
@@ -377,9 +455,11 @@ static void read_map(struct reader *reader, enum field_section section, const ya
 		return;
 	}
 	for (pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; pair++)
-		read_pair(reader, section, node, pair, base, path);
+		if (!is_merge(reader, pair, path))
+			read_pair(reader, section, node, pair, base, path);
+	read_merged(reader, section, node, base, path);
 	check_required(reader, section, node, path);
-	*good_of(reader, node) = true;
+	set_state(reader, node, true);
 }
 
 /* The reader of libyaml knows only the offset of a byte that is no UTF-8. */
@@ -419,13 +499,8 @@ static bool open_parser(yaml_parser_t *parser, const char *text, size_t len)
 	return true;
 }
 
-/* An alias makes one node stand at two places, and can make a loop; a policy needs neither. */
 static void check_event(struct reader *reader, const yaml_event_t *event, size_t *documents)
 {
-	if (event->type == YAML_ALIAS_EVENT)
-		fault(reader, event->start_mark, path_of("yaml"),
-			"an alias (*%s) is not allowed; write the value out",
-			text_plain((const char *)event->data.alias.anchor).text);
 	if (event->type == YAML_DOCUMENT_START_EVENT && ++*documents == 2)
 		fault(reader, event->start_mark, path_of("yaml"), "a second document; allowed one");
 }
@@ -447,7 +522,7 @@ static bool check_depth(struct reader *reader, const yaml_event_t *event, size_t
 	return false;
 }
 
-/* Look through the whole text: syntax, aliases, depth, and that it is one document. */
+/* Look through the whole text: syntax, depth, and that it is one document. */
 static void check_syntax(struct reader *reader, const char *text, size_t len)
 {
 	size_t documents = 0, depth = 0;
@@ -496,15 +571,17 @@ static void read_document(struct reader *reader)
 		fault(reader, (yaml_mark_t){}, path_of("policy"), "is empty");
 		return;
 	}
-	reader->good = calloc(nodes, sizeof(*reader->good));
-	if (!reader->good) {
+	reader->states = calloc(nodes, sizeof(*reader->states));
+	if (!reader->states) {
 		fault(reader, root->start_mark, path_of("policy"), "out of memory");
 		return;
 	}
 	read_map(reader, SECTION_TOP, root, reader->policy, path_of("%s", ""));
 	if (root->type == YAML_MAPPING_NODE)
 		policy_check(reader);
-	free(reader->good);
+	if (!reader->faults)
+		policy_warn(reader);
+	free(reader->states);
 }
 
 int policy_parse(const char *text, size_t len, const char *name, struct policy *policy,

@@ -166,13 +166,23 @@ struct policy {
 	bool repair;	    /* make queues again that somebody else deleted */
 };
 
-/* Called once for each fault found; text is the whole "file:line:column: field: what" line. */
-typedef void (*policy_report_fn)(void *arg, const char *text);
+/* Something about a policy: a fault, or a warning of what is legal and known to hurt. */
+struct policy_note {
+	bool warning;
+	size_t line, column;
+	const char *field; /* "classes[0].ecn.kmin" */
+	const char *what;
+	const char *text; /* the whole line, "file:line:column: field: what" */
+};
+
+/* Called once for each fault and warning; *note is gone afterwards. */
+typedef void (*policy_report_fn)(void *arg, const struct policy_note *note);
 
 /*
  * Read the policy text of len bytes, called name in messages, into *policy (whole, defaults
- * filled in). Every fault is reported, not only the first. Returns 0, or -EINVAL when at least
- * one fault was reported; *policy is then not to be used. Allocates nothing that outlives it.
+ * filled in). Every fault is reported, not only the first; warnings only when there is none.
+ * Returns 0, or -EINVAL when at least one fault was reported; *policy is then not to be used.
+ * Allocates nothing that outlives it.
  */
 int policy_parse(const char *text, size_t len, const char *name, struct policy *policy,
 	policy_report_fn report, void *arg);

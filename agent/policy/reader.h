@@ -16,20 +16,20 @@ struct path {
 	char text[READER_PATH_MAX];
 };
 
+enum value_state {
+	VALUE_ABSENT, /* not in the file: the default holds, if there is one */
+	VALUE_BAD,    /* in the file, and a fault was reported */
+	VALUE_GOOD,
+};
+
 struct reader {
 	yaml_document_t document;
-	bool *good; /* by node number: read without a fault */
+	enum value_state *states; /* by node number */
 	const char *file;
 	policy_report_fn report;
 	void *arg;
 	size_t faults;
 	struct policy *policy;
-};
-
-enum value_state {
-	VALUE_ABSENT, /* not in the file: the default holds, if there is one */
-	VALUE_BAD,    /* in the file, and a fault was reported */
-	VALUE_GOOD,
 };
 
 struct path path_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -47,7 +47,14 @@ const char *reader_text(struct reader *reader, struct path path);
 void reader_fault(struct reader *reader, struct path path, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Report a warning, as above. */
+void reader_warn(struct reader *reader, struct path path, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* The rules that look at more than one value, after all values were read. */
 void policy_check(struct reader *reader);
+
+/* What is legal and known to hurt, of a policy without a fault. */
+void policy_warn(struct reader *reader);
 
 #endif

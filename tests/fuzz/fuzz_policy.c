@@ -4,14 +4,15 @@
 #include "policy/compile.h"
 #include "policy/policy.h"
 
-static size_t reports;
+static size_t faults, warnings;
 
-static void count_report(void *arg, const char *text)
+static void count_note(void *arg, const struct policy_note *note)
 {
 	(void)arg;
-	fuzz_expect(!strncmp(text, "fuzz:", 5), "a fault begins with the place");
-	fuzz_expect(!strchr(text, '\n'), "a fault is one line");
-	reports++;
+	fuzz_expect(!strncmp(note->text, "fuzz:", 5), "a note begins with the place");
+	fuzz_expect(!strchr(note->text, '\n'), "a note is one line");
+	faults += !note->warning;
+	warnings += note->warning;
 }
 
 static void check_classes(const struct policy *p)
@@ -96,9 +97,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct policy policy;
 	int rc;
 
-	reports = 0;
-	rc = policy_parse((const char *)data, size, "fuzz", &policy, count_report, NULL);
-	fuzz_expect(!rc == !reports, "an error has a report, and a report is an error");
+	faults = warnings = 0;
+	rc = policy_parse((const char *)data, size, "fuzz", &policy, count_note, NULL);
+	fuzz_expect(!rc == !faults, "an error has a fault, and a fault is an error");
+	fuzz_expect(!faults || !warnings, "warnings come without faults");
 	if (!rc) {
 		check_policy(&policy);
 		compile_policy(&policy);

@@ -36,11 +36,19 @@ FAULTS = {  # line and field of everything that is wrong above
     (3, "classes[0].priority"), (4, "classes[0].ecn.kmin"), (6, "ports[0].rate"),
     (7, "ports[1].name"), (7, "ports[1].role"), (8, "nonsense"),
 }  # fmt: skip
+HURTS = """\
+version: 1
+ports:
+  - {name: eth0, role: gateway, rate: 1Gbit}
+classes:
+  - {name: roce, priority: 3, dscp: [26], kind: lossless, limit: 1MiB}
+cnp: {priority: 0}
+"""
 NO_YAML = "version: 1\nports: [\n"
 
 OPTIONS = {
     "run": ["--config=FILE", "--instance=NAME", "--help"],
-    "check": ["FILE...", "--help"],
+    "check": ["FILE...", "--json", "--help"],
     "status": ["--instance=NAME", "--json", "--help"],
     "flows": ["--instance=NAME", "--json", "--help"],
     "headroom": ["--speed=RATE", "--cable=LENGTH", "--mtu=BYTES", "--port-mtu=BYTES", "--cell=BYTES", "--limit=SIZE",
@@ -102,6 +110,26 @@ def test_policy_faults(cases: Cases, directory: Path) -> None:
     with cases.case("check_valid_policy_says_so_and_exits_0"):
         expect_equal(quench("check", ROOT / "policies/lab.yaml"),
                      Ended(0, f"{ROOT}/policies/lab.yaml: valid\n", ""), "answer")  # fmt: skip
+
+    policy.write_text(HURTS)
+    warnings = [(5, "classes[0].kind"), (6, "cnp.priority")]
+    with cases.case("check_warns_of_what_hurts_and_exits_0"):
+        ended = quench("check", policy)
+        expect_equal((ended.status, ended.out), (0, f"{policy}: valid, 2 warnings\n"), "verdict")
+        found = [re.fullmatch(rf"{re.escape(str(policy))}:(\d+):\d+: (\S+): warning: (.+)", text)
+                 for text in ended.err.splitlines()]  # fmt: skip
+        expect(all(found), f"not file:line:column: field: warning: reason: {ended.err!r}")
+        expect_equal([(int(f[1]), f[2]) for f in found if f], warnings, "warnings")
+    with cases.case("check_json_has_faults_and_warnings_of_every_file"):
+        bad = directory / "bad.yaml"
+        bad.write_text(MALFORMED)
+        ended = quench("check", "--json", policy, bad, directory / "none.yaml")
+        document = json.loads(ended.out)["files"]
+        expect_equal(ended.status, 3, "exit status")
+        expect_equal([row["valid"] for row in document], [True, False, False], "verdicts")
+        expect_equal([(w["line"], w["field"]) for w in document[0]["warnings"]], warnings, "warnings")
+        expect_equal({(f["line"], f["field"]) for f in document[1]["faults"]}, FAULTS, "faults")
+        expect("No such file" in document[2]["error"], document[2])
 
     missing = directory / "missing.yaml"
     for command in (["check", missing], ["run", "-c", missing]):

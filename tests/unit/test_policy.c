@@ -35,13 +35,15 @@ struct faults {
 	size_t count;
 };
 
-static void collect(void *arg, const char *text)
+static void collect(void *arg, const struct policy_note *note)
 {
 	struct faults *faults = arg;
 	size_t used = strlen(faults->text);
 
-	assert_null(strchr(text, '\n'));
-	snprintf(faults->text + used, sizeof(faults->text) - used, "%s\n", text);
+	if (note->warning)
+		return;
+	assert_null(strchr(note->text, '\n'));
+	snprintf(faults->text + used, sizeof(faults->text) - used, "%s\n", note->text);
 	faults->count++;
 }
 
@@ -389,13 +391,9 @@ static void policy_parse_bad_yaml_is_placed(void **state)
 					      "indentation while scanning a plain scalar"},
 		{"version: 1\nports: \"\xff\"\n", "2:9: yaml: invalid leading UTF-8 octet"},
 		{HEAD "---\n" HEAD, "3:1: yaml: a second document; allowed one"},
-		{"version: &v 1\nports: *v\nclasses: *v\n",
-			"2:8: yaml: an alias (*v) is not allowed; write the value out\n"
-			"3:10: yaml: an alias (*v) is not allowed; write the value out"},
-		{"&loop [*loop]\n",
-			"1:8: yaml: an alias (*loop) is not allowed; write the value out"},
 		{"a: [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]",
 			"1:19: yaml: lists and maps nested more than 16 deep; allowed 1 to 16"},
+		{"version: *v\n", "1:10: yaml: found undefined alias"},
 		{"[]", "1:1: policy: must be a map with the keys " TOP_KEYS ", not a list"},
 		{"hello", "1:1: policy: must be a map with the keys " TOP_KEYS
 			  ", not a single value"},
@@ -672,6 +670,11 @@ static void policy_parse_contradiction_is_placed(void **state)
 			"4:26: cnp.dscp: 26 belongs to classes[0]; allowed a DSCP of no class, "
 			"CNPs must "
 			"ride in a class of their own"},
+		{HEAD "classes: [{name: a, priority: 1, pcp: [1, 6], kind: lossless, limit: "
+		      "1MB}]\n",
+			"1:1: cnp.priority: 6 is a pcp of classes[0]; allowed a priority that is "
+			"no "
+			"class's pcp, CNPs must ride in a class of their own"},
 		{HEAD "classes: [{name: a, priority: 6, dscp: [1], kind: lossy, limit: 1MB}]\n",
 			"1:1: cnp.priority: 6 is the priority of classes[0]; allowed a priority of "
 			"no "
@@ -904,6 +907,74 @@ static void policy_parse_cut_text_is_survived(void **state)
 	}
 }
 
+static void policy_parse_alias_is_the_value_that_it_names(void **state)
+{
+	(void)state;
+	assert_good("version: 1\n"
+		    "ports:\n"
+		    "- &port {name: eth0, role: gateway, rate: &rate 1Gbit, pfc: off}\n"
+		    "- {<<: *port, name: eth1, pfc: obey}\n"
+		    "- {name: eth2, role: host, rate: *rate}\n"
+		    "classes:\n"
+		    "- {name: a, priority: 1, dscp: [1], kind: lossy, limit: 1MB,\n"
+		    "   ecn: &ecn {kmin: 20KB, kmax: 100KB, pmax: 10%}}\n"
+		    "- {name: b, priority: 2, dscp: [2], kind: lossy, limit: 2MB, ecn: *ecn}\n");
+	assert_int_equal(policy.ports_count, 3);
+	assert_string_equal(policy.ports[1].name, "eth1");
+	assert_int_equal(policy.ports[1].role, PORT_GATEWAY);
+	assert_int_equal(policy.ports[1].rate_bps, 1000000000);
+	assert_int_equal(policy.ports[1].pfc, PFC_OBEY);
+	assert_int_equal(policy.ports[1].line, 4);
+	assert_int_equal(policy.ports[2].rate_bps, 1000000000);
+	assert_true(policy.classes[1].ecn.present);
+	assert_int_equal(policy.classes[1].ecn.kmax_bytes, 100000);
+}
+
+/* Each fault stands where the value does, and is told of the key that it is used for. */
+static void policy_parse_bad_alias_is_placed(void **state)
+{
+	static const struct bad cases[] = {
+		{"version: &v 1\nports: *v\n", "1:10: ports: must be a list, not a single value"},
+		{"version: 1\nports:\n- &p {name: eth0, role: monitor}\n- *p\n",
+			"3:13: ports[1].name: \"eth0\" is already the name of ports[0]; allowed "
+			"once"},
+		{"version: 1\nports:\n- {<<: 3, name: eth0, role: monitor}\n",
+			"3:8: ports[0].<<: must be a map, as *name, not a single value"},
+		{"version: 1\nports:\n- &p {name: eth0, role: monitor, colour: 1}\n"
+		 "- {<<: *p, name: eth1}\n",
+			"3:34: ports[0].colour: unknown key; allowed " PORT_KEYS "\n"
+			"3:34: ports[1].colour: unknown key; allowed " PORT_KEYS},
+		{HEAD "classes:\n- &c {name: a, priority: 1, dscp: [&d 1], kind: lossy, limit: "
+		      "1MB}\n"
+		      "- {<<: *c, name: b, priority: 2}\n",
+			"4:36: classes[1].dscp[0]: 1 already belongs to classes[0]; allowed in one "
+			"class"},
+		/* one text that is good as a priority and bad as a limit */
+		{HEAD "classes: [{name: a, priority: &p 6, dscp: [1], kind: lossy, limit: *p}]\n",
+			"3:31: classes[0].limit: \"6\" has no unit (B, KB, KiB, MB, MiB, GB or "
+			"GiB); allowed 2KB to 1GiB"},
+	};
+
+	(void)state;
+	assert_all_bad(cases, ARRAY_SIZE(cases));
+}
+
+/* A node inside itself is no deeper than the keys there are. */
+static void policy_parse_loop_of_aliases_ends(void **state)
+{
+	static const char *const texts[] = {
+		"&loop [*loop]\n",
+		"&loop {version: 1, ports: [*loop]}\n",
+		"&loop {<<: *loop, version: 1, ports: [{name: eth0, role: monitor}], cnp: *loop}\n",
+		"version: 1\nports: &loop [*loop, *loop]\n",
+	};
+	struct faults faults;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		assert_int_equal(parse(texts[i], &faults), -EINVAL);
+}
+
 static void policy_load_unreadable_file_says_why(void **state)
 {
 	struct faults faults = {};
@@ -1008,6 +1079,9 @@ int main(void)
 		cmocka_unit_test(policy_parse_list_is_bounded),
 		cmocka_unit_test(policy_parse_nine_classes_are_refused),
 		cmocka_unit_test(policy_parse_cut_text_is_survived),
+		cmocka_unit_test(policy_parse_alias_is_the_value_that_it_names),
+		cmocka_unit_test(policy_parse_bad_alias_is_placed),
+		cmocka_unit_test(policy_parse_loop_of_aliases_ends),
 		cmocka_unit_test(policy_load_unreadable_file_says_why),
 		cmocka_unit_test(policy_fields_defaults_are_within_range),
 		cmocka_unit_test(policy_fields_both_ends_of_range_are_read),

@@ -88,10 +88,13 @@ static const struct expected profiles[] = {
 
 static struct policy policy;
 
-static void print(void *arg, const char *text)
+static size_t notes;
+
+static void print(void *arg, const struct policy_note *note)
 {
 	(void)arg;
-	print_error("%s\n", text);
+	notes++;
+	print_error("%s\n", note->text);
 }
 
 static void load(const char *file)
@@ -102,6 +105,7 @@ static void load(const char *file)
 	snprintf(path, sizeof(path), "policies/%s", file);
 	if (policy_load(path, &policy, print, NULL, &err))
 		fail_msg("%s: %s", path, err.text);
+	assert_int_equal(notes, 0); /* none hurts by what is known */
 }
 
 static void assert_class(const struct policy_class *is, const struct expected_class *want)

@@ -16,10 +16,11 @@
 
 static struct policy before, after;
 
-static void print(void *arg, const char *text)
+static void print(void *arg, const struct policy_note *note)
 {
 	(void)arg;
-	print_error("%s\n", text);
+	if (!note->warning)
+		print_error("%s\n", note->text);
 }
 
 static void read(const char *text, struct policy *policy)

@@ -509,12 +509,12 @@ static void counts_that_go_back_begin_the_window_anew(void **state)
 	}
 }
 
-static void take_fault(void *arg, const char *text)
+static void take_fault(void *arg, const struct policy_note *note)
 {
 	char *got = arg;
 
-	assert_true(strlen(got) + strlen(text) < 1000);
-	strcat(strcat(got, text), "\n");
+	assert_true(strlen(got) + strlen(note->text) < 1000);
+	strcat(strcat(got, note->text), "\n");
 }
 
 /* What SONiC's own tests feed its watchdog. */
