@@ -37,6 +37,7 @@ int cli_fail(const char *text);
 
 int cli_run(int argc, char **argv);
 int cli_check(int argc, char **argv);
+int cli_plan(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_flows(int argc, char **argv);
 int cli_events(int argc, char **argv);

@@ -15,6 +15,7 @@ static const struct command {
 } commands[] = {
 	{"run", cli_run, "the agent, in the foreground"},
 	{"check", cli_check, "is this policy valid?"},
+	{"plan", cli_plan, "what would change on this machine, and what is in the way"},
 	{"status", cli_status, "what the agent's ports are and do"},
 	{"flows", cli_flows, "every RDMA flow: packets, marks, CNPs, rate"},
 	{"events", cli_events, "what happened to ports and agent lately"},

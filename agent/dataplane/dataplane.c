@@ -122,9 +122,15 @@ static int make_pin_dir(const char *path, bool adopt, struct qerr *err)
 	return qerr_set(err, code, "cannot make %s: %s", path, strerror(-code));
 }
 
+void dataplane_link_path(
+	const char *pin_dir, const char *what, int ifindex, char *path, size_t size)
+{
+	snprintf(path, size, "%s/link_%s_%d", pin_dir, what, ifindex);
+}
+
 static void link_path(const struct dataplane *dp, const char *what, int ifindex, char *path)
 {
-	snprintf(path, LINK_PATH_MAX, "%s/link_%s_%d", dp->pin_dir, what, ifindex);
+	dataplane_link_path(dp->pin_dir, what, ifindex, path, LINK_PATH_MAX);
 }
 
 static int keep_link(struct dataplane *dp, int fd, const char *what, int ifindex, struct qerr *err)

@@ -40,6 +40,10 @@ void dataplane_close(struct dataplane *dp);
 /* Free, but leave what is attached and pinned for another agent. NULL is allowed. */
 void dataplane_leave(struct dataplane *dp);
 
+/* Where the link of that hook ("xdp", "tc_egress", "tc_ingress") of the interface is pinned. */
+void dataplane_link_path(
+	const char *pin_dir, const char *what, int ifindex, char *path, size_t size);
+
 /* Remove what a dead agent left pinned in pin_dir: that detaches its programs. */
 int dataplane_unpin(const char *pin_dir, struct qerr *err);
 

@@ -14,8 +14,6 @@
 #include "reconcile/apply.h"
 #include "reconcile/desired.h"
 
-enum { ROOT_FILTER_PREFERENCE = 1, LOWERS_BYTES = 160, SPEED_MIN_BPS = 1000000 };
-
 bool port_has_queues(const struct engine_port *port)
 {
 	return desired_queues(port->policy);
@@ -32,48 +30,11 @@ static void plan_spec(const struct engine *engine, struct engine_port *port)
 	compile_dcqcn(engine->policy, port->policy, &port->dcqcn);
 }
 
-/*
- * Queues belong where frames wait. On an upper device none does, and what the devices under it have
- * waiting is out of its sight.
- */
 static int refuse_upper(struct engine *engine, const struct engine_port *port, struct qerr *err)
 {
-	const char *kind = link_upper_kind(&port->link), *name = port->policy->name;
-	char lowers[LOWERS_BYTES];
-	struct link_info *list;
-	size_t n;
-	int code;
-
-	if (!kind || !port_has_queues(port))
-		return 0;
-	code = link_list(engine->nl, &list, &n, err);
-	if (code)
-		return qerr_prefix(err, code, "port %s", name);
-	code = link_upper_bottoms(list, n, &port->link, lowers, sizeof(lowers));
-	free(list);
-	if (code)
-		return qerr_set(err, code, "port %s: out of memory", name);
-	if (!*lowers)
-		return qerr_set(err, -EOPNOTSUPP,
-			"port %s: no frames wait on an interface of kind %s, and this network "
-			"namespace has none under it",
-			name, kind);
-	return qerr_set(err, -EOPNOTSUPP,
-		"port %s: no frames wait on an interface of kind %s; name what is under it "
-		"instead: %s",
-		name, kind, lowers);
-}
-
-/* Of the link, by the policy, else by the driver, else what the port may send. */
-static uint64_t port_speed_bps(const struct engine_port *port)
-{
-	uint64_t speed_bps = port->policy->speed_bps;
-
-	if (!speed_bps)
-		speed_bps = ethtool_speed_bps(port->policy->name);
-	if (!speed_bps)
-		speed_bps = port->policy->rate_bps;
-	return speed_bps > SPEED_MIN_BPS ? speed_bps : SPEED_MIN_BPS;
+	return port_has_queues(port)
+		       ? link_upper_refuse(engine->nl, &port->link, port->policy->name, err)
+		       : 0;
 }
 
 int port_plan(struct engine *engine, size_t i, struct qerr *err)
@@ -87,7 +48,7 @@ int port_plan(struct engine *engine, size_t i, struct qerr *err)
 		code = refuse_upper(engine, port, err);
 	if (code)
 		return code;
-	port->speed_bps = port_speed_bps(port);
+	port->speed_bps = desired_speed_bps(port->policy, ethtool_speed_bps(port->policy->name));
 	port->conf.slot = i + 1;
 	port->conf.flags = compile_port_flags(engine->policy, port->policy);
 	port->conf.reaction_class = compile_reaction_class(engine->policy);
@@ -121,7 +82,7 @@ static int add_filter(
 	struct engine *engine, const struct engine_port *port, bool replace, struct qerr *err)
 {
 	return tc_filter_bpf_add(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
-		ROOT_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
+		TREE_FILTER_PREFERENCE, dataplane_root_fd(engine->dp), "quench_root",
 		TREE_HANDLE(TREE_ROOT), replace, err);
 }
 
@@ -184,7 +145,7 @@ void port_follow(struct engine *engine, size_t i)
 	uint32_t kept = port->conf.flags & KEPT;
 
 	port->policy = &engine->policy->ports[i];
-	port->speed_bps = port_speed_bps(port);
+	port->speed_bps = desired_speed_bps(port->policy, ethtool_speed_bps(port->policy->name));
 	port->conf.flags = compile_port_flags(engine->policy, port->policy) | kept;
 	port->conf.reaction_class = compile_reaction_class(engine->policy);
 	port->conf.obeyed = port->conf.pausing = 0;
@@ -437,7 +398,7 @@ void port_check(struct engine *engine, struct engine_port *port, bool queues)
 static bool filter_is_missing(struct engine *engine, const struct engine_port *port)
 {
 	int code = tc_filter_bpf_get(engine->nl, port->link.ifindex, TREE_HANDLE(TREE_ROOT),
-		ROOT_FILTER_PREFERENCE, NULL);
+		TREE_FILTER_PREFERENCE, NULL);
 
 	return code == -ENOENT || code == -EINVAL;
 }

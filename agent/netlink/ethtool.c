@@ -17,19 +17,20 @@
 enum { FEATURES_MAX = 256, BLOCK_BITS = 32, BLOCKS_MAX = FEATURES_MAX / BLOCK_BITS };
 
 /* The requests, each with room for its answer. */
-struct string_count {
+union string_count {
 	struct ethtool_sset_info head;
-	uint32_t count;
+	char room[sizeof(struct ethtool_sset_info) + sizeof(uint32_t)];
 };
 
-struct names {
+union names {
 	struct ethtool_gstrings head;
-	char name[FEATURES_MAX][ETH_GSTRING_LEN];
+	char room[sizeof(struct ethtool_gstrings) + FEATURES_MAX * ETH_GSTRING_LEN];
 };
 
-struct features {
+union features {
 	struct ethtool_gfeatures head;
-	struct ethtool_get_features_block block[BLOCKS_MAX];
+	char room[sizeof(struct ethtool_gfeatures) +
+		  BLOCKS_MAX * sizeof(struct ethtool_get_features_block)];
 };
 
 static int ask(int fd, const char *port, void *request)
@@ -42,21 +43,21 @@ static int ask(int fd, const char *port, void *request)
 
 static int count_features(int fd, const char *port, uint32_t *count)
 {
-	struct string_count request = {
+	union string_count request = {
 		.head = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES}};
 	int code = ask(fd, port, &request);
 
-	*count = request.count;
-	if (!code && (!request.head.sset_mask || request.count > FEATURES_MAX))
-		return -EOPNOTSUPP;
-	return code;
+	if (code)
+		return code;
+	*count = request.head.data[0];
+	return !request.head.sset_mask || *count > FEATURES_MAX ? -EOPNOTSUPP : 0;
 }
 
 /* Where the feature stands among the kernel's. */
 static int find_feature(int fd, const char *port, const char *feature, uint32_t *index)
 {
-	struct names *names = calloc(1, sizeof(*names));
-	uint32_t count;
+	union names *names = calloc(1, sizeof(*names));
+	uint32_t count = 0;
 	int code = names ? count_features(fd, port, &count) : -ENOMEM;
 
 	if (!code) {
@@ -65,7 +66,8 @@ static int find_feature(int fd, const char *port, const char *feature, uint32_t 
 		code = ask(fd, port, names);
 	}
 	for (*index = 0; !code && *index < count; ++*index)
-		if (!strncmp(names->name[*index], feature, ETH_GSTRING_LEN))
+		if (!strncmp((char *)&names->head.data[*index * ETH_GSTRING_LEN], feature,
+			    ETH_GSTRING_LEN))
 			break;
 	if (!code && *index == count)
 		code = -ENOENT;
@@ -75,10 +77,10 @@ static int find_feature(int fd, const char *port, const char *feature, uint32_t 
 
 static int read_feature(int fd, const char *port, uint32_t index, bool *on)
 {
-	struct features features = {.head = {.cmd = ETHTOOL_GFEATURES, .size = BLOCKS_MAX}};
+	union features features = {.head = {.cmd = ETHTOOL_GFEATURES, .size = BLOCKS_MAX}};
 	int code = ask(fd, port, &features);
 
-	*on = features.block[index / BLOCK_BITS].active >> index % BLOCK_BITS & 1;
+	*on = features.head.features[index / BLOCK_BITS].active >> index % BLOCK_BITS & 1;
 	return code;
 }
 
@@ -96,16 +98,45 @@ int ethtool_feature(const char *port, const char *feature, bool *on)
 	return code;
 }
 
+/* One request that needs nothing else. */
+static int ask_once(const char *port, void *request)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), code;
+
+	if (fd < 0)
+		return -errno;
+	code = ask(fd, port, request);
+	close(fd);
+	return code;
+}
+
 uint64_t ethtool_speed_bps(const char *port)
 {
 	struct ethtool_cmd request = {.cmd = ETHTOOL_GSET};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	uint32_t mbit = 0;
+	uint32_t mbit;
 
-	if (fd < 0)
+	if (ask_once(port, &request))
 		return 0;
-	if (!ask(fd, port, &request))
-		mbit = ethtool_cmd_speed(&request);
-	close(fd);
+	mbit = ethtool_cmd_speed(&request);
 	return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit * 1000000ull;
+}
+
+int ethtool_pause(const char *port, bool *rx, bool *tx)
+{
+	struct ethtool_pauseparam pause = {.cmd = ETHTOOL_GPAUSEPARAM};
+	int code = ask_once(port, &pause);
+
+	*rx = pause.rx_pause;
+	*tx = pause.tx_pause;
+	return code;
+}
+
+int ethtool_channels(const char *port, uint32_t *count, uint32_t *most)
+{
+	struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};
+	int code = ask_once(port, &channels);
+
+	*count = channels.combined_count + channels.rx_count;
+	*most = channels.max_combined + channels.max_rx;
+	return code;
 }

@@ -16,4 +16,10 @@ int ethtool_feature(const char *port, const char *feature, bool *on);
 /* What the driver says of the link's speed, in bit/s; 0: nothing. */
 uint64_t ethtool_speed_bps(const char *port);
 
+/* Does the port obey (rx) or send (tx) pauses of the whole link, IEEE 802.3x? 0 or -errno. */
+int ethtool_pause(const char *port, bool *rx, bool *tx);
+
+/* How many channels with a receive queue there are, and could be. 0 or -errno. */
+int ethtool_channels(const char *port, uint32_t *count, uint32_t *most);
+
 #endif

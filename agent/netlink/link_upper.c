@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOWERS_BYTES 160
+
 /* The kinds as IFLA_INFO_KIND has them, and how they know what they stand on. */
 static const struct upper {
 	const char *kind;
@@ -97,4 +99,33 @@ int link_upper_bottoms(const struct link_info *list, size_t n, const struct link
 		snprintf(buf + w.used, size - w.used, " and %zu more", w.left_out);
 	free(w.seen);
 	return 0;
+}
+
+int link_upper_refuse(
+	struct rtnl *nl, const struct link_info *link, const char *name, struct qerr *err)
+{
+	const char *kind = link_upper_kind(link);
+	char lowers[LOWERS_BYTES];
+	struct link_info *list;
+	size_t n;
+	int code;
+
+	if (!kind)
+		return 0;
+	code = link_list(nl, &list, &n, err);
+	if (code)
+		return qerr_prefix(err, code, "port %s", name);
+	code = link_upper_bottoms(list, n, link, lowers, sizeof(lowers));
+	free(list);
+	if (code)
+		return qerr_set(err, code, "port %s: out of memory", name);
+	if (!*lowers)
+		return qerr_set(err, -EOPNOTSUPP,
+			"port %s: no frames wait on an interface of kind %s, and this network "
+			"namespace has none under it",
+			name, kind);
+	return qerr_set(err, -EOPNOTSUPP,
+		"port %s: no frames wait on an interface of kind %s; name what is under it "
+		"instead: %s",
+		name, kind, lowers);
 }

@@ -17,4 +17,12 @@ const char *link_upper_kind(const struct link_info *link);
 int link_upper_bottoms(const struct link_info *list, size_t n, const struct link_info *upper,
 	char *buf, size_t size);
 
+/*
+ * Queues belong where frames wait. On a device that stands on others none does, and what the
+ * devices under it have waiting is out of its sight: -EOPNOTSUPP for one, which *err calls name,
+ * with what to take instead. 0 for others.
+ */
+int link_upper_refuse(
+	struct rtnl *nl, const struct link_info *link, const char *name, struct qerr *err);
+
 #endif

@@ -35,18 +35,33 @@ const char *tc_name(const struct tc_object *obj, char *buf, size_t size)
 	return buf;
 }
 
-const char *tc_describe(const struct tc_object *obj, char *buf, size_t size)
+const char *tc_place(const struct tc_object *obj, char *buf, size_t size)
+{
+	if (obj->parent == TC_H_ROOT)
+		snprintf(buf, size, "root");
+	else
+		snprintf(buf, size, "parent %x:%x", obj->parent >> 16, TC_H_MIN(obj->parent));
+	return buf;
+}
+
+const char *tc_values(const struct tc_object *obj, char *buf, size_t size)
 {
 	const struct tc_kind_ops *ops = tc_kind_ops(obj->kind);
-	char name[NAME_MAX_BYTES], parent[NAME_MAX_BYTES] = "root";
-	int n;
 
-	if (obj->parent != TC_H_ROOT)
-		snprintf(parent, sizeof(parent), "parent %x:%x", obj->parent >> 16,
-			TC_H_MIN(obj->parent));
-	n = snprintf(buf, size, "%s %s ", tc_name(obj, name, sizeof(name)), parent);
-	if (ops && n >= 0 && (size_t)n < size)
-		ops->describe(obj, buf + n, size - n);
+	*buf = '\0';
+	if (ops)
+		ops->describe(obj, buf, size);
+	return buf;
+}
+
+const char *tc_describe(const struct tc_object *obj, char *buf, size_t size)
+{
+	char name[NAME_MAX_BYTES], place[NAME_MAX_BYTES];
+	int n = snprintf(buf, size, "%s %s ", tc_name(obj, name, sizeof(name)),
+		tc_place(obj, place, sizeof(place)));
+
+	if (n >= 0 && (size_t)n < size)
+		tc_values(obj, buf + n, size - n);
 	return buf;
 }
 

@@ -68,7 +68,13 @@ bool tc_is_class(const struct tc_object *obj);
 /* "htb class 9000:10", as messages name it. Returns buf. */
 const char *tc_name(const struct tc_object *obj, char *buf, size_t size);
 
-/* The name, the parent and every value on one line. Returns buf. */
+/* "parent 9000:1", or "root". Returns buf. */
+const char *tc_place(const struct tc_object *obj, char *buf, size_t size);
+
+/* Every value on one line, "" of what this module only reads. Returns buf. */
+const char *tc_values(const struct tc_object *obj, char *buf, size_t size);
+
+/* The name, the place and every value on one line. Returns buf. */
 const char *tc_describe(const struct tc_object *obj, char *buf, size_t size);
 
 /*

@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-/* The unit of class_conf.slope. */
-#define SLOPE_ONE 281474976710656.0 /* 2^48 */
-
 uint32_t compile_slots(const struct policy *policy)
 {
 	return (uint32_t)policy->ports_count + 1;
@@ -23,7 +20,8 @@ static void compile_class(
 		return;
 	to->kmin_bytes = from->ecn.kmin_bytes;
 	to->kmax_bytes = from->ecn.kmax_bytes;
-	to->slope = (uint64_t)(from->ecn.pmax * SLOPE_ONE / (to->kmax_bytes - to->kmin_bytes));
+	to->slope =
+		(uint64_t)(from->ecn.pmax * COMPILE_SLOPE_ONE / (to->kmax_bytes - to->kmin_bytes));
 }
 
 static void compile_protocols(const struct policy_protocols *from, struct conf *conf)

@@ -7,6 +7,9 @@
 #include "policy/policy.h"
 #include "quench/abi.h"
 
+/* The unit of class_conf.slope. */
+#define COMPILE_SLOPE_ONE 281474976710656.0 /* 2^48 */
+
 /* Ports have slots 1.. in the policy's order; slot 0 is this machine itself. */
 uint32_t compile_slots(const struct policy *policy);
 

@@ -18,7 +18,7 @@
 static const struct tc_object our_root = {
 	.kind = TC_HTB, .handle = TREE_HANDLE(TREE_ROOT), .parent = TC_H_ROOT};
 
-static const struct tc_object *root_find(const struct tc_object *list, size_t n)
+const struct tc_object *tree_root(const struct tc_object *list, size_t n)
 {
 	size_t i;
 
@@ -28,7 +28,7 @@ static const struct tc_object *root_find(const struct tc_object *list, size_t n)
 	return NULL;
 }
 
-static bool root_is_ours(const struct tc_object *root)
+bool tree_root_is_ours(const struct tc_object *root)
 {
 	return root && root->kind == TC_HTB && root->handle == our_root.handle;
 }
@@ -39,13 +39,12 @@ static bool root_is_mq(const struct tc_object *root)
 	return root->kind == TC_OTHER && !strcmp(root->other.kind, "mq");
 }
 
-/* May the device's root qdisc, as read, be replaced? */
-static int root_check(const struct tc_object *list, size_t n, bool replace_mq, struct qerr *err)
+int tree_root_check(const struct tc_object *list, size_t n, bool replace_mq, struct qerr *err)
 {
-	const struct tc_object *root = root_find(list, n);
+	const struct tc_object *root = tree_root(list, n);
 	char name[TEXT_MAX];
 
-	if (root_is_ours(root))
+	if (tree_root_is_ours(root))
 		return qerr_set(err, -EEXIST,
 			"the queue tree of an earlier agent is in place (htb qdisc %x:)",
 			TREE_ROOT);
@@ -70,7 +69,7 @@ static int root_check_read(struct rtnl *nl, int ifindex, bool replace_mq, struct
 	rc = tc_read(nl, ifindex, &have, &n, err);
 	if (rc)
 		return rc;
-	rc = root_check(have, n, replace_mq, err);
+	rc = tree_root_check(have, n, replace_mq, err);
 	free(have);
 	return rc ? link_error(ifindex, err, rc) : 0;
 }
@@ -118,8 +117,7 @@ static int create_all(
 	return batch_finish(nl, &list[first], err);
 }
 
-/* Handles are unique among a device's qdiscs, and class ids among its classes. */
-static int object_order(const void *a, const void *b)
+int tree_order(const void *a, const void *b)
 {
 	const struct tc_object *x = *(const struct tc_object *const *)a;
 	const struct tc_object *y = *(const struct tc_object *const *)b;
@@ -154,11 +152,11 @@ int tree_compare(const struct tc_object *want, size_t n, const struct tc_object 
 		return qerr_set(err, -ENOMEM, "no memory to compare a queue tree");
 	for (i = 0; i < m; i++)
 		index[i] = &have[i];
-	qsort(index, m, sizeof(*index), object_order);
+	qsort(index, m, sizeof(*index), tree_order);
 	for (i = 0; i < n && !rc; i++) {
 		const struct tc_object *key = &want[i];
 		const struct tc_object **found =
-			bsearch(&key, index, m, sizeof(*index), object_order);
+			bsearch(&key, index, m, sizeof(*index), tree_order);
 
 		rc = compare_one(key, found ? *found : NULL, tick_ns, err);
 	}
@@ -186,7 +184,7 @@ int tree_install(struct rtnl *nl, int ifindex, const struct tc_object *list, siz
 {
 	int rc;
 
-	if (!n || !root_is_ours(&list[0]) || rtnl_batch_count(nl))
+	if (!n || !tree_root_is_ours(&list[0]) || rtnl_batch_count(nl))
 		return qerr_set(err, -EINVAL, "no queue tree, or a batch is under way");
 	rc = root_check_read(nl, ifindex, replace_mq, err);
 	if (rc)
@@ -264,7 +262,7 @@ int tree_adopt(
 
 	if (rc)
 		return rc;
-	if (!root_is_ours(root_find(have, m)))
+	if (!tree_root_is_ours(tree_root(have, m)))
 		rc = qerr_set(err, -ENOENT, "no queue tree of an earlier agent");
 	free(have);
 	if (rc)
@@ -311,7 +309,7 @@ int tree_mend(struct rtnl *nl, int ifindex, const struct tc_object *list, size_t
 
 	if (rc)
 		return rc;
-	rc = root_check(have, m, true, err);
+	rc = tree_root_check(have, m, true, err);
 	if (rc == -EBUSY)
 		link_error(ifindex, err, rc);
 	else
@@ -368,7 +366,7 @@ int tree_release(struct rtnl *nl, int ifindex, uint64_t line_rate_bps, struct qe
 
 	if (rc)
 		return rc;
-	if (root_is_ours(root_find(have, n))) {
+	if (tree_root_is_ours(tree_root(have, n))) {
 		change_all(nl, ifindex, have, n, object_released, &line_rate_bps);
 		kick_if_closed(ifindex, have, n);
 	}
@@ -437,7 +435,7 @@ int tree_remove(struct rtnl *nl, int ifindex, struct qerr *err)
 	rc = tc_read(nl, ifindex, &have, &n, err);
 	if (rc)
 		return rc;
-	if (root_is_ours(root_find(have, n)))
+	if (tree_root_is_ours(tree_root(have, n)))
 		rc = open_and_delete(nl, ifindex, have, n, err);
 	free(have);
 	return rc;

@@ -9,6 +9,24 @@
 #include "netlink/rtnl.h"
 #include "netlink/tc.h"
 
+/* The root qdisc among the objects of a device, or NULL. */
+const struct tc_object *tree_root(const struct tc_object *list, size_t n);
+
+/* Is it the one of a tree of ours? NULL is not. */
+bool tree_root_is_ours(const struct tc_object *root);
+
+/*
+ * May the root qdisc among the objects of a device, as read, give way to a tree of ours? -EBUSY and
+ * -EEXIST as tree_install says.
+ */
+int tree_root_check(const struct tc_object *list, size_t n, bool replace_mq, struct qerr *err);
+
+/*
+ * The order of two pointers to objects of a device, for qsort() and bsearch(): handles are unique
+ * among its qdiscs, and class ids among its classes.
+ */
+int tree_order(const void *a, const void *b);
+
 /*
  * Create the objects of list (tree_build's) on the device, read everything back and compare it.
  * All or nothing: on any failure our root is deleted again, and the device's default qdisc comes

@@ -6,6 +6,8 @@
 
 #include "policy/compile.h"
 
+#define SPEED_MIN_BPS 1000000
+
 bool desired_queues(const struct policy_port *port)
 {
 	return port->role == PORT_GATEWAY || port->role == PORT_HOST;
@@ -14,6 +16,15 @@ bool desired_queues(const struct policy_port *port)
 bool desired_hooks(const struct policy *policy, const struct policy_port *port)
 {
 	return desired_queues(port) && (compile_makes_cnps(policy) || compile_pauses(policy));
+}
+
+uint64_t desired_speed_bps(const struct policy_port *port, uint64_t driver_bps)
+{
+	uint64_t speed_bps = port->speed_bps;
+
+	if (!speed_bps)
+		speed_bps = driver_bps ? driver_bps : port->rate_bps;
+	return speed_bps > SPEED_MIN_BPS ? speed_bps : SPEED_MIN_BPS;
 }
 
 static struct tree_class class_of(const struct policy_class *from)

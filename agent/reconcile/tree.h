@@ -15,6 +15,9 @@
 #define TREE_OPEN_BPS	      10000000000000ull
 #define TREE_OPEN_BURST_BYTES (4u << 20)
 
+/* The preference of the filter on the root, which steers and marks. */
+#define TREE_FILTER_PREFERENCE 1
+
 #define TREE_RATE_MIN_BPS 8000ull
 #define TREE_RATE_MAX_BPS 1000000000000ull
 

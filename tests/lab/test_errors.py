@@ -49,6 +49,7 @@ NO_YAML = "version: 1\nports: [\n"
 OPTIONS = {
     "run": ["--config=FILE", "--instance=NAME", "--help"],
     "check": ["FILE...", "--json", "--help"],
+    "plan": ["--config=FILE", "--instance=NAME", "--json", "--help"],
     "status": ["--instance=NAME", "--json", "--help"],
     "flows": ["--instance=NAME", "--json", "--help"],
     "headroom": ["--speed=RATE", "--cable=LENGTH", "--mtu=BYTES", "--port-mtu=BYTES", "--cell=BYTES", "--limit=SIZE",
