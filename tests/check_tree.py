@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PURE = ("agent/policy", "agent/control", "agent/analyze")
 # what a pure directory may include: its own, the shared headers, and the C library less clocks and I/O
 PURE_INCLUDES = re.compile(r"((policy|control|analyze|quench)/\w+\.h|qerr\.h|yaml\.h|uthash\.h|utlist\.h|"
-                           r"libdeflate\.h|(ctype|errno|inttypes|limits|math|stdarg|stdbool|stddef|stdint|stdio|"
+                           r"libdeflate\.h|(ctype|errno|fnmatch|inttypes|limits|math|stdarg|stdbool|stddef|stdint|stdio|"
                            r"stdlib|string|arpa/inet|net/if|netinet/in|linux/types)\.h)")
 # policy_load reads its file, and nothing else does
 READS_A_FILE = ("agent/policy/parse.c", {"fcntl.h", "unistd.h", "sys/stat.h", "open"})

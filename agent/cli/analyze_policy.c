@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The policy that `quench analyze` holds the traffic against.
+#include <fnmatch.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/analyze_report.h"
 #include "cli/cli.h"
@@ -11,7 +11,7 @@
 static uint32_t trust_at(const struct policy *policy, const char *port)
 {
 	for (size_t i = 0; port && i < policy->ports_count; i++)
-		if (!strcmp(policy->ports[i].name, port))
+		if (!fnmatch(policy->ports[i].name, port, 0))
 			return compile_port_flags(policy, &policy->ports[i]);
 	return PORT_TRUST_DSCP | PORT_TRUST_PCP;
 }

@@ -15,6 +15,7 @@
 #include "policy/compile.h"
 #include "reconcile/desired.h"
 #include "reconcile/look.h"
+#include "reconcile/ports.h"
 
 static const char help[] =
 	"Show what would have to change for this machine to be as the policy says: queues, filter, "
@@ -147,6 +148,8 @@ int cli_plan(int argc, char **argv)
 		return cli_fail("out of memory");
 	cli_parse(argc, argv, help, CLI_INSTANCE | CLI_POLICY | CLI_JSON, &options);
 	status = cli_load_policy(options.policy, policy);
+	if (status == EXIT_OK && ports_find(policy, &err))
+		status = cli_fail(err.text);
 	if (status == EXIT_OK && instance_init(&instance, options.instance, &err))
 		status = cli_fail(err.text);
 	if (status == EXIT_OK) {

@@ -9,6 +9,7 @@
 #include "cli/report.h"
 #include "engine/engine.h"
 #include "engine/instance.h"
+#include "reconcile/ports.h"
 
 static const char help[] = "Attach to the policy's ports, set up their queues and run until "
 			   "SIGTERM, SIGINT or `quench "
@@ -38,6 +39,8 @@ int cli_run(int argc, char **argv)
 		return cli_fail("out of memory");
 	cli_parse(argc, argv, help, CLI_INSTANCE | CLI_POLICY, &options);
 	status = cli_load_policy(options.policy, policy);
+	if (status == EXIT_OK && ports_find(policy, &err))
+		status = cli_fail(err.text);
 	if (status == EXIT_OK && instance_init(&instance, options.instance, &err))
 		status = cli_fail(err.text);
 	if (status == EXIT_OK)

@@ -9,7 +9,7 @@
 #include "engine/state.h"
 #include "policy/compile.h"
 #include "policy/restart.h"
-#include "reconcile/apply.h"
+#include "reconcile/ports.h"
 
 static void add_fault(json_t *faults, const char *text)
 {
@@ -27,6 +27,8 @@ static int read_policy(const struct engine *engine, struct policy *policy, json_
 	struct qerr err = {};
 	int code = policy_load(engine->policy_path, policy, take_note, faults, &err);
 
+	if (!code)
+		code = ports_find(policy, &err);
 	if (code && err.text[0])
 		add_fault(faults, err.text);
 	return code;

@@ -121,6 +121,15 @@ uint64_t ethtool_speed_bps(const char *port)
 	return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit * 1000000ull;
 }
 
+int ethtool_driver(const char *port, char *name, size_t size)
+{
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+	int code = ask_once(port, &info);
+
+	snprintf(name, size, "%.*s", (int)sizeof(info.driver), code ? "" : info.driver);
+	return code;
+}
+
 int ethtool_pause(const char *port, bool *rx, bool *tx)
 {
 	struct ethtool_pauseparam pause = {.cmd = ETHTOOL_GPAUSEPARAM};

@@ -4,6 +4,7 @@
 #define QUENCH_ETHTOOL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -15,6 +16,9 @@ int ethtool_feature(const char *port, const char *feature, bool *on);
 
 /* What the driver says of the link's speed, in bit/s; 0: nothing. */
 uint64_t ethtool_speed_bps(const char *port);
+
+/* The driver's name, "mlx5_core". 0 or -errno. */
+int ethtool_driver(const char *port, char *name, size_t size);
 
 /* Does the port obey (rx) or send (tx) pauses of the whole link, IEEE 802.3x? 0 or -errno. */
 int ethtool_pause(const char *port, bool *rx, bool *tx);

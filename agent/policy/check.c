@@ -39,7 +39,7 @@ static void check_port_name(struct reader *reader, size_t i)
 {
 	const struct policy_port *ports = reader->policy->ports;
 
-	for (size_t j = 0; j < i && *ports[i].name; j++) {
+	for (size_t j = 0; j < i && *ports[i].name && !strpbrk(ports[i].name, "*?["); j++) {
 		if (strcmp(ports[i].name, ports[j].name))
 			continue;
 		reader_fault(reader, path_of("ports[%zu].name", i),

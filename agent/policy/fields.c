@@ -125,7 +125,11 @@ const struct field policy_fields[] = {
 	  .line_at = offsetof(struct policy_port, line),
 	  .help = "the interfaces the agent works on" },
 	{ SECTION_PORT, "name", FIELD_IFNAME, .required = true, AT(struct policy_port, name),
-	  .help = "the interface" },
+	  .help = "the interface; with *, ? or [] every one that fits when the agent starts" },
+	{ SECTION_PORT, "driver", FIELD_LABEL, AT(struct policy_port, driver),
+	  .help = "only with this driver, as ethtool -i names it" },
+	{ SECTION_PORT, "mac", FIELD_MAC, AT(struct policy_port, mac),
+	  .help = "only with this MAC address; in quotes" },
 	{ SECTION_PORT, "role", FIELD_WORD, .required = true, .words = role_words,
 	  AT(struct policy_port, role),
 	  .help = "gateway forwards, host sends and receives, monitor only looks" },
@@ -619,6 +623,35 @@ static int read_label(const struct field *field, const char *text, void *base, s
 	return read_name(field, text, label_char, base, err);
 }
 
+static bool hex_pair(const char *text, uint8_t *byte)
+{
+	char pair[3] = {text[0], text[0] ? text[1] : '\0'};
+
+	if (!isxdigit((unsigned char)pair[0]) || !isxdigit((unsigned char)pair[1]))
+		return false;
+	*byte = (uint8_t)strtoul(pair, NULL, 16);
+	return true;
+}
+
+static int read_mac(const struct field *field, const char *text, void *base, struct qerr *err)
+{
+	static const uint8_t none[6];
+	const char *at = text;
+	uint8_t mac[6];
+	size_t i;
+
+	for (i = 0; i < sizeof(mac) && hex_pair(at, &mac[i]); i++) {
+		at += 2;
+		if (*at != (i + 1 < sizeof(mac) ? ':' : '\0'))
+			break;
+		at += *at == ':';
+	}
+	if (i < sizeof(mac) || !memcmp(mac, none, sizeof(mac)))
+		return qerr_set(err, -EINVAL, "%s is no MAC address", text_quote(text).text);
+	memcpy(member(field, base), mac, sizeof(mac));
+	return 0;
+}
+
 static bool parse_address(const char *text, struct in6_addr *addr)
 {
 	struct in_addr v4;
@@ -719,6 +752,7 @@ static const struct kind kinds[FIELD_KINDS_COUNT] = {
 	[FIELD_IFNAME] = {read_ifname, "name",
 		"1 to 15 visible ASCII characters except '/' and ':'"},
 	[FIELD_LABEL] = {read_label, "name", "1 to 31 letters, digits, '-' and '_'"},
+	[FIELD_MAC] = {read_mac, "MAC address", "six bytes, as in 02:00:00:00:00:01"},
 	[FIELD_ENDPOINT] = {read_endpoint, "ADDRESS/QPN",
 		"ADDRESS/QPN with a QPN of 2 to 0xffffff"},
 	[FIELD_LISTEN] = {read_listen, "ADDRESS:PORT",

@@ -36,6 +36,7 @@ enum field_kind {
 	FIELD_WORD,	/* enum or bool, through words */
 	FIELD_IFNAME,	/* char[], an interface name */
 	FIELD_LABEL,	/* char[], a name of our own */
+	FIELD_MAC,	/* uint8_t[6] */
 	FIELD_ENDPOINT, /* struct policy_endpoint */
 	FIELD_LISTEN,	/* struct policy_observe */
 	FIELD_SET,	/* a list of small counts; unsigned integer, bit n: n is in it */

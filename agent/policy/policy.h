@@ -28,7 +28,9 @@ enum watchdog_action { WATCHDOG_DROP, WATCHDOG_FORWARD, WATCHDOG_ALERT };
 enum cnp_generate { CNP_OFF, CNP_ON_CE, CNP_AT_MARK };
 
 struct policy_port {
-	char name[IFNAMSIZ];
+	char name[IFNAMSIZ];	      /* or a pattern, until policy_find_ports */
+	char driver[POLICY_NAME_MAX]; /* that the interface must have; "": any */
+	uint8_t mac[6];		      /* the same; zeros: any */
 	enum port_role role;
 	enum port_xdp xdp;
 	enum port_trust trust; /* what says the class; of two, the first that a frame has */

@@ -174,6 +174,27 @@ def test_warnings(cases: Cases, lab: Lab) -> None:
         expect_equal(plan(lab, quiet).warnings("q0"), [], "warnings")
 
 
+def test_patterns(cases: Cases, lab: Lab) -> None:
+    mac = json.loads(lab.run("gw", "ip", "-j", "link", "show", "q1"))[0]["address"]
+    for name, keys, wanted in (
+        ("q*", "driver: veth", ["q0", "q1"]),
+        ('"*"', f'mac: "{mac}"', ["q1"]),
+        ("q0", "driver: veth", ["q0"]),
+    ):
+        port = Port(name, "gateway", BOTTLENECK_BPS, keys)
+        with cases.case(f"port_{name.strip(chr(34))}_with_{keys.split(':')[0]}_is_{'_and_'.join(wanted)}"):
+            expect_equal([p["name"] for p in plan(lab, [port]).document["ports"]], wanted, "ports of the plan")
+            lab.start_agent("gw", [port])
+            expect_equal([p["name"] for p in lab.wait_ready("gw")["ports"]], wanted, "ports of the agent")
+            expect_equal(plan(lab, [port]).counts(), {}, "steps beside it")
+            lab.stop_quench()
+    with cases.case("pattern_that_means_nothing_is_named"):
+        for keys in ("driver: mlx5_core", ""):
+            done = call_plan(lab, [Port("q*" if keys else "ib*", "gateway", BOTTLENECK_BPS, keys)])
+            expect_equal((done.returncode, done.stdout), (1, ""), "status and output")
+            expect("no interface is meant" in done.stderr, done.stderr)
+
+
 def main() -> int:
     cases = Cases()
     with Lab(senders=2) as lab:
@@ -182,6 +203,7 @@ def main() -> int:
         test_live(cases, lab, test_untouched(cases, lab, before))
         test_in_the_way(cases, lab)
         test_warnings(cases, lab)
+        test_patterns(cases, lab)
         with cases.case("plans_leave_nothing"):
             expect_untouched(lab, before)
     return cases.exit_code()

@@ -25,7 +25,7 @@
 #define TOP_KEYS                                                                                   \
 	"version, ports, classes, cnp, pfc, realtime, dcqcn, pairs, observe, protocols, "          \
 	"flows_max or repair"
-#define PORT_KEYS  "name, role, rate, speed, pfc, xdp, trust, notify or replace_mq"
+#define PORT_KEYS  "name, driver, mac, role, rate, speed, pfc, xdp, trust, notify or replace_mq"
 #define CLASS_KEYS "name, priority, dscp, pcp, kind, limit, share, ecn or pfc"
 
 static struct policy policy;
@@ -550,6 +550,22 @@ static void policy_parse_bad_value_is_placed(void **state)
 		{HEAD "classes: [{" ROCE ",\n share: first}]\n",
 			"4:9: classes[0].share: \"first\" is not a number; allowed auto, strict "
 			"or 1% to 89%"},
+		{"version: 1\nports:\n"
+		 "- {name: eth0, role: monitor, mac: \"02:00:00:00:00\"}\n"
+		 "- {name: eth1, role: monitor, mac: \"02:00:00:00:00:1\"}\n"
+		 "- {name: eth2, role: monitor, mac: \"02:00:00:00:00:01:\"}\n"
+		 "- {name: eth3, role: monitor, mac: \"00:00:00:00:00:00\"}\n"
+		 "- {name: eth4, role: monitor, driver: \"a b\"}\n",
+			"3:36: ports[0].mac: \"02:00:00:00:00\" is no MAC address; allowed six "
+			"bytes, as in 02:00:00:00:00:01\n"
+			"4:36: ports[1].mac: \"02:00:00:00:00:1\" is no MAC address; allowed six "
+			"bytes, as in 02:00:00:00:00:01\n"
+			"5:36: ports[2].mac: \"02:00:00:00:00:01:\" is no MAC address; allowed six "
+			"bytes, as in 02:00:00:00:00:01\n"
+			"6:36: ports[3].mac: \"00:00:00:00:00:00\" is no MAC address; allowed six "
+			"bytes, as in 02:00:00:00:00:01\n"
+			"7:39: ports[4].driver: \"a b\" is not a name; allowed 1 to 31 letters, "
+			"digits, '-' and '_'"},
 		{HEAD "dcqcn: {g: 257/256}\n",
 			"3:12: dcqcn.g: \"257/256\" is out of range; allowed above 0 up to 1"},
 		{HEAD "dcqcn: {min_rate: 1217.599kbit}\n",
