@@ -31,6 +31,7 @@ static const struct field_word role_words[] = {
 static const struct field_word xdp_words[] = {
 	{"native", PORT_XDP_NATIVE, false},
 	{"generic-ok", PORT_XDP_GENERIC_OK, false},
+	{"none", PORT_XDP_NONE, true},
 	{},
 };
 
