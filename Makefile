@@ -28,7 +28,6 @@ PROG_SKEL := $(patsubst tests/prog/%.bpf.c,$(BUILD)/prog/%.skel.h,$(wildcard tes
 BENCH     := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c)))
 BENCH_SKEL := $(patsubst tests/bench/%.bpf.c,$(BUILD)/bench/%.skel.h,$(wildcard tests/bench/*.bpf.c))
 FUZZ      := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-VM_TESTS  := $(addprefix $(BUILD)/,prog/test_mark prog/test_root prog/test_same prog/test_xdp unit/test_kernel_tc)
 SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/oracle/test_fluid.py tests/oracle/test_analyze.py \
              tests/fuzz/test_fuzz.py tests/lab/rcpeer_test.sh $(wildcard tests/lab/test_*.py)
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
@@ -149,13 +148,17 @@ bench-quick: deps    ## the same in less than a minute, with room in the budgets
 	@$(MAKE) --no-print-directory all $(BENCH)
 	@tests/bench/bench.py --quick
 
-guests: deps $(BUILD)/deps-vm    ## quench on stock kernels and between soft-RoCE guests, under QEMU; needs root
-	@$(MAKE) --no-print-directory all $(BUILD)/vm/load $(VM_TESTS)
+vm: deps $(BUILD)/deps-vm    ## quench on stock kernels and between soft-RoCE guests, under QEMU; needs root
+	@$(MAKE) --no-print-directory all $(BUILD)/vm/load $(UNIT) $(PROG)
 	@tests/vm/vm.py
 
-$(BUILD)/vm/load: tests/vm/load.c $(SKELETON)
+vm-all: deps $(BUILD)/deps-vm    ## the same with every test and every kind of guest; takes longer
+	@$(MAKE) --no-print-directory all $(BUILD)/vm/load $(UNIT) $(PROG)
+	@tests/vm/vm.py --all
+
+$(BUILD)/vm/%: tests/vm/%.c $(BUILD)/libquench.a
 	@mkdir -p $(@D); echo '  $@'
-	$(Q)$(CC) $(CFLAGS) -MMD -MP -o $@ $< -lbpf
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -o $@ $< $(BUILD)/libquench.a $(LDLIBS)
 
 deps: | $(BUILD)/deps
 
@@ -177,6 +180,6 @@ help:    ## this list
 clean:    ## remove what was built
 	rm -rf build
 
-.PHONY: all unit prog check san-unit fuzz demo demo-all lab-pfc bench bench-quick guests deps help clean
+.PHONY: all unit prog check san-unit fuzz demo demo-all lab-pfc bench bench-quick vm vm-all deps help clean
 .SECONDARY:
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

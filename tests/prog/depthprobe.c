@@ -13,7 +13,6 @@
  */
 #include <argp.h>
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <err.h>
 #include <errno.h>
@@ -25,6 +24,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "dataplane/dataplane.h"
 #include "netlink/rtnl.h"
 #include "netlink/tc.h"
 #include "prog/depth_probe.skel.h"
@@ -96,15 +96,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
-
-static bool kernel_has_rdonly_cast(void)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	bool has = btf && btf__find_by_name_kind(btf, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
-
-	btf__free(btf);
-	return has;
 }
 
 /* A map that the agent has pinned. */
@@ -407,7 +398,7 @@ int main(int argc, char **argv)
 	if (rtnl_open(&p.nl, &fault))
 		errx(1, "netlink: %s", fault.text);
 	list_queues(&p);
-	if (kernel_has_rdonly_cast())
+	if (dataplane_kernel_has_function("bpf_rdonly_cast"))
 		reader_open(&p.readers[p.readers_count++], &opt, true);
 	reader_open(&p.readers[p.readers_count++], &opt, false);
 	doc = opt.seconds > 0 ? compare(&p) : look_at_all(&p);

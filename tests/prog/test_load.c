@@ -20,7 +20,7 @@ static void programs_each_cost_the_verifier_a_tenth_of_what_it_allows(void **sta
 
 	(void)state;
 	assert_non_null(fresh);
-	fresh->rodata->depth_rdonly_cast = true;
+	fresh->rodata->depth_rdonly_cast = dataplane_kernel_has_function("bpf_rdonly_cast");
 	bpf_object__for_each_map(
 		map, fresh->obj) if (!bpf_map__is_internal(map) && bpf_map__max_entries(map) == 1)
 		bpf_map__set_max_entries(map, 64);

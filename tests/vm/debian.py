@@ -4,7 +4,6 @@
 Nothing of this is installed on the machine. Each source has package lists of its own, so that one
 that cannot be reached harms no other.
 """
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NamedTuple, Optional
 
 LISTS_AGE_MAX_S = 6 * 3600
 TIMEOUT_S = 30  # for a mirror to answer
+APT_S = 300  # for all that one call of apt does
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MAIN, SECURITY = "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
 
@@ -54,7 +54,11 @@ class Archive:
             "APT::Update::Error-Mode": "any",
         }
         command = [program, *(f"-o{key}={value}" for key, value in options.items()), "-qq", *argv]
-        done = subprocess.run(command, cwd=cwd or self.packages, capture_output=True, text=True)
+        call = {"cwd": cwd or self.packages, "capture_output": True, "text": True, "timeout": APT_S}
+        try:
+            done = subprocess.run(command, **call)
+        except subprocess.TimeoutExpired:
+            raise Unreachable(f"{self.source.name}: {program} {argv[0]}: not within {APT_S} s") from None
         if done.returncode:
             last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
             raise Unreachable(f"{self.source.name}: {program} {argv[0]}: {last}")
@@ -81,10 +85,14 @@ class Archive:
         names = [line for line in found.splitlines() if line.startswith(prefix)]
         return sorted({package, *names})
 
-    def fetch(self, names: list[str]) -> list[Path]:
-        """The packages' files, downloaded if they are not here in their newest version."""
+    def newest(self, names: list[str]) -> list[Path]:
+        """The packages' files, in their newest version; they need not be here."""
         uris = self._apt("apt-get", "download", "--print-uris", *names, cwd=self.directory)
-        wanted = [self.packages / line.split()[1] for line in uris.splitlines()]
+        return [self.packages / line.split()[1] for line in uris.splitlines()]
+
+    def fetch(self, names: list[str]) -> list[Path]:
+        """The same, downloaded if they are not here."""
+        wanted = self.newest(names)
         missing = [path.name.split("_")[0] for path in wanted if not path.exists()]
         if missing:
             print(f"   {self.source.name}: downloading {' '.join(missing)}", flush=True)
@@ -96,9 +104,6 @@ class Archive:
 
 
 def unpack(packages: list[Path], directory: Path) -> None:
-    """What the packages hold, below the directory, which appears whole or not at all."""
-    part = directory.with_name(directory.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
+    """What the packages hold, below the directory."""
     for package in packages:
-        subprocess.run(["dpkg-deb", "-x", package, part], check=True)
-    part.rename(directory)
+        subprocess.run(["dpkg-deb", "-x", package, directory], check=True)

@@ -21,6 +21,7 @@ BOOT_S = 60
 BOOTS_MAX = 3  # emulated kernels have been seen to die while they boot
 COMMAND_S = 60
 STOP_S = 20
+PATIENCE_S = 20  # without a word about what is waited for
 MEMORY_MB = 448
 TAIL_LINES = 5
 
@@ -82,7 +83,7 @@ class Guest:
             *("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands,nr=1"),
         ]
         if not self.network:
-            line += ["-netdev", "hubport,id=n0,hubid=0", "-device", "virtio-net-pci,netdev=n0"]
+            line += ["-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0"]
         else:
             device = f"virtio-net-pci,netdev=n0,mac={self.network.mac},host_mtu={self.network.mtu}"
             line += ["-netdev", f"tap,id=n0,ifname={self.network.tap},script=no,downscript=no"]
@@ -132,12 +133,18 @@ class Guest:
             arrival.notify_all()
 
     def answer(self, number: str, seconds: float, what: str) -> Answer:
-        with self._arrival:
-            came = self._arrival.wait_for(
-                lambda: self._answers.keys() & {number, "gone"}, timeout=seconds
-            )
-            if number in self._answers:
-                return self._answers[number]
+        """Wait for it, with a line now and then where it takes long."""
+        began, waited, came = time.monotonic(), 0.0, None
+        while not came and waited < seconds:
+            with self._arrival:
+                came = self._arrival.wait_for(
+                    lambda: self._answers.keys() & {number, "gone"}, timeout=min(seconds - waited, PATIENCE_S)
+                )
+            waited = time.monotonic() - began
+            if not came:
+                print(f"   {self.name}: {what.strip().splitlines()[0]}: {waited:.0f} s", flush=True)
+        if number in self._answers:
+            return self._answers[number]
         why = "the guest is gone" if came else f"no answer within {seconds} s"
         raise LabError(f"{self.name}: {what}: {why}; console: {self.console_tail()}")
 

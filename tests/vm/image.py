@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
@@ -78,19 +79,17 @@ def cpio(root: Path, out: Path) -> None:
         archive.writelines(cpio_entry("TRAILER!!!", 0, 0))
 
 
-def install_modules(kernel: Path, release: str, root: Path) -> None:
-    """MODULES and what they need, out of the unpacked kernel. Modules of a later kernel have other
+def pick_modules(tree: Path, release: str, home: Path) -> None:
+    """MODULES and what they need, out of an unpacked kernel. Modules of a later kernel have other
     homes and may be compressed; those that it has built in, or does not have, are left out."""
-    source = next(path for path in (kernel / "lib/modules", kernel / "usr/lib/modules") if path.is_dir())
-    tree = source / release
-    if source.parent.name == "lib" and source.parent.parent.name == "usr":  # where modprobe does not look
-        (kernel / "lib").mkdir(exist_ok=True)
-        (kernel / "lib/modules").symlink_to("../usr/lib/modules")
-    if not (tree / "modules.dep").exists():
-        subprocess.run(["depmod", "-b", kernel, release], check=True)
-    home = root / "usr/lib/modules" / release
+    modules = next(path for path in (tree / "lib/modules", tree / "usr/lib/modules") if path.is_dir())
+    if modules.parent.parent.name == "usr":  # where modprobe does not look
+        (tree / "lib").mkdir(exist_ok=True)
+        (tree / "lib/modules").symlink_to("../usr/lib/modules")
+    if not (modules / release / "modules.dep").exists():
+        subprocess.run(["depmod", "-b", tree, release], check=True)
     for module in MODULES:
-        show = ["modprobe", "-d", kernel, "-S", release, "--show-depends", module]
+        show = ["modprobe", "-d", tree, "-S", release, "--show-depends", module]
         for line in subprocess.run(show, capture_output=True, text=True).stdout.splitlines():
             if not line.startswith("insmod "):
                 continue
@@ -102,9 +101,34 @@ def install_modules(kernel: Path, release: str, root: Path) -> None:
             else:
                 shutil.copy(path, target)
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
-        if (tree / name).exists():
-            shutil.copy(tree / name, home)
-    subprocess.run(["depmod", "-b", root, release], check=True, capture_output=True)
+        if (modules / release / name).exists():
+            shutil.copy(modules / release / name, home)
+
+
+def fetch_kernel(kernel: Kernel, cache: Path, scratch: Path) -> Path:
+    """A directory of the cache with vmlinuz and modules/RELEASE of the kernel's newest packages. That
+    is little of what they hold, so that they are not kept; nor is what was there of an older kernel."""
+    archive = Archive(kernel.source, cache)
+    archive.update()
+    names = archive.with_dependencies(kernel.package, "linux-")
+    contents = " ".join(sorted(path.name for path in archive.newest(names)) + list(MODULES))
+    home = cache / "kernels" / f"{kernel.name}-{zlib.crc32(contents.encode()):08x}"
+    if home.exists():
+        return home
+    for old in home.parent.glob(f"{kernel.name}-*"):
+        shutil.rmtree(old)
+    packages, tree = archive.fetch(names), scratch / f"kernel-{kernel.name}"
+    unpack(packages, tree)
+    release = next(path.name for path in tree.glob("**/lib/modules/*") if path.is_dir())
+    part = home.with_name(f"part-{kernel.name}")
+    shutil.rmtree(part, ignore_errors=True)
+    pick_modules(tree, release, part / "modules" / release)
+    shutil.copy(next(path for path in tree.glob("**/vmlinuz*") if path.is_file()), part / "vmlinuz")
+    part.rename(home)
+    shutil.rmtree(tree)
+    for package in packages:
+        package.unlink()
+    return home
 
 
 def install_busybox(root: Path) -> None:
@@ -181,25 +205,20 @@ def make_root(root: Path) -> None:
 
 
 def build(kernel: Kernel, cache: Path, scratch: Path, programs: list[Path], data: dict[str, Path]) -> Image:
-    """Download and unpack what is not in the cache, and make the image in scratch: the programs in
-    /bin, directories of data where their keys say."""
-    archive, stable = Archive(kernel.source, cache), Archive(STABLE, cache)
-    archive.update()
+    """Download what is not in the cache, and make the image in scratch: the programs in /bin,
+    directories of data where their keys say."""
+    stable = Archive(STABLE, cache)
     stable.update()
-    parts = archive.fetch(archive.with_dependencies(kernel.package, "linux-"))
-    unpacked = cache / "kernels" / "_".join(sorted(p.stem for p in parts if "-image-" in p.name))
-    if not unpacked.exists():
-        unpacked.parent.mkdir(exist_ok=True)
-        unpack(parts, unpacked)
-    release = next(path.name for path in unpacked.glob("**/lib/modules/*") if path.is_dir())
-    vmlinuz = next(p for p in unpacked.glob("**/vmlinuz*") if p.is_file())
+    picked = fetch_kernel(kernel, cache, scratch)
+    release = next(path.name for path in (picked / "modules").iterdir())
     root, out = scratch / f"root-{kernel.name}", scratch / f"initramfs-{kernel.name}.cpio"
     make_root(root)
     install_busybox(root)
     install_files(root, programs, data)
     install_rdma(stable.fetch(RDMA_PACKAGES), root)
     install_libraries(root)
-    install_modules(unpacked, release, root)
+    shutil.copytree(picked / "modules", root / "usr/lib/modules")
+    subprocess.run(["depmod", "-b", root, release], check=True, capture_output=True)
     cpio(root, out)
     shutil.rmtree(root)
-    return Image(kernel, release, vmlinuz, out)
+    return Image(kernel, release, picked / "vmlinuz", out)

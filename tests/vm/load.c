@@ -7,7 +7,6 @@
  * where something was refused.
  */
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
@@ -17,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/dataplane.h"
 #include "quench.skel.h"
 
 enum { LOG_STATISTICS = 4, LOG_BYTES = 1 << 20 };
@@ -36,15 +36,6 @@ static const char *reason(void)
 	}
 	line = strrchr(log_text, '\n');
 	return line ? line + 1 : log_text;
-}
-
-static bool kernel_has_function(const char *name)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	bool has = btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
-
-	btf__free(btf);
-	return has;
 }
 
 /* A skeleton of which only the named program is to be loaded. */
@@ -112,7 +103,7 @@ static int attach_xdp(const char *device, bool rdonly_cast)
 
 int main(int argc, char **argv)
 {
-	bool rdonly_cast = kernel_has_function("bpf_rdonly_cast");
+	bool rdonly_cast = dataplane_kernel_has_function("bpf_rdonly_cast");
 	struct quench_bpf *skel;
 	struct bpf_program *program;
 	int failed = 0;

@@ -295,7 +295,7 @@ def marks_leave_icrcs_right(fixture: Fixture, directory: Path, results: Results)
     results.figure("mb_s", perftest_mb_s(run.client))
 
 
-def run_cases(results: Results, image: Image, directory: Path) -> None:
+def run_cases(results: Results, image: Image, directory: Path, _: bool) -> None:
     """All cases between two guests of one boot."""
     endpoint = f"rxe of {image.release}"
     host = Path("/proc/sys/kernel/osrelease").read_text().strip()

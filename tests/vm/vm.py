@@ -24,14 +24,14 @@ CACHE = ROOT / "build/vm"
 REPORT = ROOT / "build/vm.json"
 PROGRAMS = [
     QUENCH, kernel_cases.BLAST, CACHE / "load",
-    *(ROOT / "build" / test for test in kernel_cases.TESTS),
+    *(ROOT / "build" / test for test in kernel_cases.ALL_TESTS),
 ]  # fmt: skip
-DATA = {"root/tests/vectors": ROOT / "tests/vectors"}
+DATA = {f"root/{name}": ROOT / name for name in ("tests/vectors", "tests/captures", "policies")}
 GROUPS = {"kernel": kernel_cases.run_cases, "rxe": rxe_cases.run_cases}
 STOCK_ONLY = ("rxe",)  # the quench under test is on this machine's kernel: one kind of guest will do
 
 
-def run_kernel(results: Results, kernel: Kernel, groups: list[str], directory: Path) -> None:
+def run_kernel(results: Results, kernel: Kernel, args: argparse.Namespace, directory: Path) -> None:
     """Make the kernel's image and run the groups on it. Without its packages there is nothing to
     run: a fault where it is the stock kernel."""
     print(f"== {kernel.name} ({kernel.package} of {kernel.source.name})", flush=True)
@@ -46,9 +46,9 @@ def run_kernel(results: Results, kernel: Kernel, groups: list[str], directory: P
         return
     size_mb = image.initramfs.stat().st_size // 1_000_000
     print(f"   Linux {image.release}, initramfs of {size_mb} MB", flush=True)
-    for group in groups:
-        if kernel.stock or group not in STOCK_ONLY:
-            GROUPS[group](results, image, directory)
+    for group in args.only or GROUPS:
+        if kernel.stock or args.all or group not in STOCK_ONLY:
+            GROUPS[group](results, image, directory, args.all)
     image.initramfs.unlink()
 
 
@@ -56,6 +56,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="quench in guests under QEMU; needs root.")
     parser.add_argument("--only", choices=GROUPS, action="append", help="these groups of cases")
     parser.add_argument("--kernel", choices=[k.name for k in KERNELS], action="append", help="these kernels")
+    parser.add_argument("--all", action="store_true", help="every test, and endpoints of every kernel")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave consoles and captures there")
     args = parser.parse_args()
     exit_on_signals()
@@ -65,7 +66,7 @@ def main() -> int:
     try:
         for kernel in KERNELS:
             if not args.kernel or kernel.name in args.kernel:
-                run_kernel(results, kernel, args.only or list(GROUPS), directory)
+                run_kernel(results, kernel, args, directory)
         if args.keep:
             shutil.copytree(directory, args.keep, dirs_exist_ok=True)
     finally:
