@@ -169,6 +169,9 @@ class Guest:
     def try_run(self, text: str, seconds: float = COMMAND_S) -> Answer:
         return self.start(text).wait(seconds)
 
+    def write(self, path: str, text: str) -> None:
+        self.run(f"cat >{path} <<'END_OF_FILE'\n{text}\nEND_OF_FILE")
+
     def stop(self) -> None:
         """Power off, or end it where it does not."""
         try:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """quench on a stock kernel, in one guest: programs load and attach, the agent runs or says why not."""
-import json
 import re
 import sys
 from contextlib import contextmanager
@@ -8,12 +7,13 @@ from pathlib import Path
 from typing import Iterator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-from frames import BLAST, Way, data_frame  # noqa: E402
-from guest import Command, Guest, Guests  # noqa: E402
+from agent import Agent  # noqa: E402
+from frames import Way, data_frame  # noqa: E402
+from guest import Guest, Guests  # noqa: E402
 from image import Image  # noqa: E402
 from lab import (  # noqa: E402
-    BOTTLENECK_BPS, POLICY, RETURN_BPS, ROOT, Fabric, LabError, Port,
-    expect, expect_equal, lab_policy, wait_until,
+    BOTTLENECK_BPS, POLICY, RETURN_BPS, ROOT, Fabric, Port,
+    expect, expect_equal, lab_policy,
 )  # fmt: skip
 from results import Results  # noqa: E402
 
@@ -21,7 +21,6 @@ PROGRAMS = {"quench_xdp", "quench_root", "quench_tc_ingress", "quench_tc_ingress
             "quench_tc_egress", "quench_tc_notify", "quench_qdisc_destroy"}  # fmt: skip
 RDONLY_CAST_SINCE = (6, 2)  # the kernel function bpf_rdonly_cast
 TCX_SINCE = (6, 6)
-READY_S = 20  # for an agent whose programs an emulated verifier looks at
 LOAD_S = 120
 TEST_S = 300  # the verifier of the newest kernels takes long under emulation
 
@@ -72,39 +71,14 @@ class Machine:
             "ip link add br0 type bridge; ip link set eth0 master br0; ip link set veth0 master br0;"
             "for d in br0 eth0 veth0 veth1 veth2 veth3; do ip link set $d up; done"
         )
-        self.write("lab.yaml", POLICY.read_text())
-        self.write("gateway.yaml", self.policy(GATEWAY_PORTS))
-        self.write("host.yaml", self.policy(HOST_PORTS))
 
     @staticmethod
     def policy(ports: list[Port]) -> str:
         return lab_policy(Fabric()) + "ports:\n" + "".join(port.row() for port in ports)
 
-    def write(self, name: str, text: str) -> None:
-        self.guest.run(f"cat >/root/{name} <<'END_OF_FILE'\n{text}\nEND_OF_FILE")
-
     def state(self) -> str:
         """Whatever an agent could leave behind. The module of a qdisc that was used may stay."""
         return self.guest.run(STATE)
-
-    def start_agent(self, name: str) -> Command:
-        return self.guest.start(f"echo $$ >/run/agent; exec quench run -c /root/{name}.yaml")
-
-    def stop_agent(self, agent: Command) -> str:
-        self.guest.try_run("kill $(cat /run/agent)")
-        return agent.result()
-
-    def ports(self, agent: Command) -> dict[str, dict]:
-        """What the agent says of its ports, once it does."""
-
-        def ask() -> dict:
-            if agent.done():
-                raise LabError(f"the agent ended: {agent.wait().text.strip()}")
-            answer = self.guest.try_run("quench status --json 2>/dev/null")
-            return {} if answer.status else json.loads(answer.text)
-
-        status = wait_until(ask, READY_S, "the agent does not answer")
-        return {port["name"]: port for port in status["ports"]}
 
 
 def boots(machine: Machine, results: Results) -> None:
@@ -129,32 +103,33 @@ def programs_load(machine: Machine, results: Results) -> None:
 
 
 def policy_is_valid(machine: Machine, results: Results) -> None:
+    machine.guest.write("/root/lab.yaml", POLICY.read_text())
     results.note(machine.guest.run("quench check /root/lab.yaml").strip())
 
 
 @contextmanager
-def agent_runs(machine: Machine, results: Results, name: str) -> Iterator[Command]:
+def agent_runs(machine: Machine, results: Results, ports: list[Port]) -> Iterator[Agent]:
     """The agent starts, attaches natively, and when it is stopped leaves nothing behind."""
     before = machine.state()
-    agent = machine.start_agent(name)
+    agent = Agent(machine.guest, machine.policy(ports))
     try:
-        modes = {port: row["xdp_mode"] for port, row in machine.ports(agent).items()}
+        modes = {port: row["xdp_mode"] for port, row in agent.ports().items()}
         expect(set(modes.values()) == {"native"}, f"XDP modes {modes}")
         results.note(", ".join(f"{port} {mode}" for port, mode in modes.items()))
         yield agent
     finally:
-        machine.stop_agent(agent)
+        agent.stop()
     expect_equal(machine.state(), before, "left behind")
 
 
 def gateway_runs(machine: Machine, results: Results) -> None:
     """Ports from which no CNP leaves: these need no tcx, so that any kernel will do. Frames cross the
     gateway, are counted, and make it find its queues at the port where they leave."""
-    with agent_runs(machine, results, "gateway") as agent:
+    with agent_runs(machine, results, GATEWAY_PORTS) as agent:
         frame = data_frame(WAY, QPN).hex()
         machine.guest.run(f"blast -d veth1 -n {FRAMES} {frame}")
-        flows = json.loads(machine.guest.run("quench flows --json"))["flows"]
-        found = machine.ports(agent)["eth0"]["qdiscs_found"]
+        flows = agent.flows()
+        found = agent.ports()["eth0"]["qdiscs_found"]
     packets = [flow["packets"] for flow in flows if flow["dst_qpn"] == QPN]
     expect_equal(packets, [FRAMES], "packets of the flow")
     expect(found > 0, "the depth of no queue can be read")
@@ -162,11 +137,13 @@ def gateway_runs(machine: Machine, results: Results) -> None:
 
 
 def host_runs_or_says_why_not(machine: Machine, results: Results) -> None:
+    """A host that makes CNPs needs tcx."""
     if machine.version >= TCX_SINCE:
-        with agent_runs(machine, results, "host"):
+        with agent_runs(machine, results, HOST_PORTS):
             return
     before = machine.state()
-    answer = machine.start_agent("host").wait()
+    machine.guest.write("/root/host.yaml", machine.policy(HOST_PORTS))
+    answer = machine.guest.try_run("quench run -c /root/host.yaml")
     lines = answer.text.strip().splitlines()
     expect(answer.status == 1 and len(lines) == 1, f"exit status {answer.status}: {answer.text}")
     expect("tcx" in lines[0] and "6.6" in lines[0], lines[0])

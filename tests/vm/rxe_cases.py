@@ -9,39 +9,28 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import ContextManager, NamedTuple, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-from guest import Guest, Guests, Network  # noqa: E402
+from endpoints import IPV4, IPV6, Endpoint, Gateway, Seen  # noqa: E402
+from guest import Guests  # noqa: E402
 from image import Image  # noqa: E402
-from lab import Job, Lab, Port, expect, expect_equal, wait_until  # noqa: E402
+from lab import expect, expect_equal  # noqa: E402
 from results import Results  # noqa: E402
-from wire import Flow, Pair, Wire  # noqa: E402
+from wire import Flow, Wire, tshark_opcodes  # noqa: E402
 
-FREE_BPS = 1_000_000_000  # far above what an emulated guest sends
-BOTTLENECK_BPS = 60_000_000  # below it
-SNAP_BYTES, RING_KB = 2048, 65536
+BOTTLENECK_BPS = 60_000_000  # below what an emulated guest sends
 LISTEN_S, CLIENT_S = 30, 50
-SETTLE_S = 10
 LOOK_S = 0.1
 QPN_CM = 1
+MTUS = {1500: 1024, 4500: 4096}  # of Ethernet, and what rxe makes of it
 TOS_ROCE = 26 << 2  # the class's DSCP
 TOS_ROCE_ECT = TOS_ROCE | 2
 
-IPV4, IPV6 = {"a": "10.99.0.1", "b": "10.99.0.2"}, {"a": "fd99::1", "b": "fd99::2"}
-
-ENDPOINT_UP = """
-sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.eth0.accept_dad=0
-ip link set eth0 up; ip addr add {ipv4}/24 dev eth0; ip addr add {ipv6}/64 dev eth0 nodad
-modprobe rdma_rxe && modprobe rdma_ucm && rdma link add rxe0 type rxe netdev eth0 || exit 1
-cd /sys/class/infiniband/rxe0/ports/1/gids
-until i=$(grep -l 0000:0000:0000:0000:0000:ffff *); do usleep 50000; done
-echo $i
-"""
-
 # A server listens when it sleeps where one waits for connections: nothing that it prints says so.
 LISTENING = """
-until grep -qE 'ucma|csk|futex' /proc/$(pidof {program})/wchan 2>/dev/null; do usleep 50000; done
+listening() {{ for pid in $(pidof {program}); do cat /proc/$pid/wchan; echo; done | grep -cE 'ucma|csk|futex'; }}
+until [ "$(listening)" = {count} ]; do usleep 50000; done
 """
 
 
@@ -75,97 +64,6 @@ TESTS = (
 MARKED = Test("ib_write_bw, marked", f"ib_write_bw -R {MESSAGES} --tos={TOS_ROCE_ECT}", connects_by_cm=True)
 
 
-class Gateway(Lab):
-    """The lab's gateway alone: a bridge between two taps, where guests are plugged in."""
-
-    def __init__(self) -> None:
-        super().__init__(bridged=True)
-        self.nodes, self.numbers = self.gateways, {}
-
-    def _build(self) -> None:
-        super()._build()
-        for end in IPV4:
-            self.run("gw", "ip", "tuntap", "add", f"tap{end}", "mode", "tap")
-            self.ip("gw", f"link set tap{end} mtu {self.fabric.mtu} master br0 up")
-
-    def start_gateway(self, rate_bps: int) -> None:
-        self.start_agent("gw", [Port("tapa", "gateway", FREE_BPS), Port("tapb", "gateway", rate_bps)])
-        status = self.wait_ready("gw")
-        modes = {port["name"]: port["xdp_mode"] for port in status["ports"]}
-        expect_equal(modes, {"tapa": "native", "tapb": "native"}, "XDP modes")
-
-    def capture(self, path: Path) -> "CaptureJob":
-        return CaptureJob(self, path)
-
-
-class CaptureJob:
-    """tcpdump at b's tap, where everything between a and b passes."""
-
-    def __init__(self, lab: Lab, path: Path):
-        self.path = path
-        self.job: Job = lab.start(
-            "gw", path.stem, "tcpdump", "-Z", "root", "-n", "-U", "--immediate-mode", "-i", "tapb",
-            "-s", SNAP_BYTES, "-B", RING_KB, "-w", path, "udp port 4791",
-        )  # fmt: skip
-        wait_until(lambda: "listening on" in self.job.errors(), SETTLE_S, "tcpdump")
-
-    def finish(self) -> Wire:
-        """What it saw, all of it."""
-        size = -1
-        while size != self.path.stat().st_size:
-            size = self.path.stat().st_size
-            time.sleep(0.3)
-        self.job.stop()
-        self.job.wait()
-        expect("\n0 packets dropped by kernel" in self.job.errors(), self.job.errors())
-        return Wire(self.path)
-
-
-class Endpoint:
-    """A guest with rxe0."""
-
-    def __init__(self, guest: Guest, name: str):
-        self.guest, self.name = guest, name
-        up = ENDPOINT_UP.format(ipv4=IPV4[name], ipv6=IPV6[name])
-        self.gid = int(guest.run(up))
-        self.addresses = (IPV4[name], IPV6[name], link_local(guest))
-
-    def counters(self) -> dict[str, int]:
-        """rxe's own."""
-        text = self.guest.run("cd /sys/class/infiniband/rxe0/ports/1/hw_counters; grep . *")
-        return {name: int(value) for name, value in (line.split(":") for line in text.split())}
-
-
-def link_local(guest: Guest) -> str:
-    return re.search(r"inet6 (fe80\S+)/", guest.run("ip -6 addr show dev eth0"))[1]
-
-
-class Seen:
-    """What the gateway's quench says. It is asked while a test runs, too: pairs last as long as their
-    connection."""
-
-    def __init__(self, lab: Gateway):
-        self.lab = lab
-        self.pairs: set[Pair] = set()
-
-    def look(self) -> dict[Flow, dict]:
-        flows = {Flow(f["src"], f["dst"], f["dst_qpn"]): f for f in self.lab.flows("gw")}
-        for flow, row in flows.items():
-            if row["pair_source"] == "cm":
-                self.pairs.add(Pair(flow, row["peer_qpn"]))
-        return flows
-
-    def cm_frames(self, port: str) -> int:
-        """CM messages belong to no flow."""
-        return self.lab.metrics("gw").total("quench_frames_total", kind="cm", port=port)
-
-    def frames_from(self, end: "Endpoint") -> int:
-        """Every RoCE frame that came from there."""
-        flows = self.look()
-        data = sum(row["packets"] for flow, row in flows.items() if flow.src in end.addresses)
-        return data + self.cm_frames(f"tap{end.name}")
-
-
 class Run(NamedTuple):
     """What the client printed; how each end's counters, and quench's frames of it, moved meanwhile;
     the flows afterwards, with the packets that each had before."""
@@ -191,7 +89,10 @@ class Fixture:
 
     def __init__(self, lab: Gateway, a: Endpoint, b: Endpoint):
         self.lab, self.a, self.b = lab, a, b
-        self.seen = Seen(lab)
+
+    def start_gateway(self, **rates_bps: int) -> None:
+        self.lab.start_gateway(**rates_bps)
+        self.seen = Seen(self.lab)
 
     @property
     def ends(self) -> tuple[Endpoint, Endpoint]:
@@ -211,7 +112,7 @@ class Fixture:
         server_line = f"{test.command} {test.server}".format(gid=self.b.gid, **words)
         client_line = f"{test.command} {test.client}".format(gid=self.a.gid, **words)
         server = self.b.guest.start(f"timeout {LISTEN_S + CLIENT_S} {server_line}")
-        self.b.guest.run(LISTENING.format(program=test.program), LISTEN_S)
+        self.b.guest.run(LISTENING.format(program=test.program, count=1), LISTEN_S)
         client = self.a.guest.start(f"timeout {CLIENT_S} {client_line}")
         while not client.done():
             self.seen.look()
@@ -231,11 +132,13 @@ def perftest_mb_s(text: str) -> Optional[float]:
 
 
 def passes(fixture: Fixture, test: Test, results: Results) -> None:
-    """Both ends succeed; quench counted every frame that they say they sent, and named the operation."""
+    """Both ends succeed; quench counted every frame that they say they sent and got, and named the
+    operation."""
     run = fixture.run(test)
-    for name, counted in run.counted.items():
-        expect_equal(counted, run.moved[name]["sent_pkts"], f"frames of {name}")
-        results.figure(f"frames_{name}", counted)
+    for end, other in (("a", "b"), ("b", "a")):
+        expect_equal(run.counted[end], run.moved[end]["sent_pkts"], f"frames that {end} sent")
+        expect_equal(run.counted[end], run.moved[other]["rcvd_pkts"], f"frames that {other} got")
+        results.figure(f"frames_{end}", run.counted[end])
     operation, sender = test.data
     found = run.operations_of(getattr(fixture, sender))
     expect(operation in found, f"the flows of {sender} have {found}, not {operation}")
@@ -277,58 +180,76 @@ def pairs_are_those_of_cm(fixture: Fixture, wire: Wire, results: Results) -> Non
     results.figure("pairs", len(wanted) // 2)
 
 
-def marks_leave_icrcs_right(fixture: Fixture, directory: Path, results: Results) -> None:
+def tshark_agrees(wire: Wire, path: Path, results: Results) -> None:
+    """On the frames of each flow and opcode, that of CM included."""
+    expect_equal(tshark_opcodes(path), wire.opcodes, "frames by flow and opcode")
+    results.figure("opcodes", len({opcode for _, opcode in wire.opcodes}))
+
+
+def marks_leave_icrcs_right(fixture: Fixture, path: Path, results: Results) -> None:
     """A bottleneck at b's port: frames are marked there, none is lost, and every ICRC still holds."""
-    fixture.lab.start_gateway(BOTTLENECK_BPS)
-    capture = fixture.lab.capture(directory / "marked.pcap")
+    fixture.start_gateway(b=BOTTLENECK_BPS)
+    capture = fixture.lab.capture(path)
     run = fixture.run(MARKED)
     wire = capture.finish()
-    port = next(p for p in fixture.lab.status("gw")["ports"] if p["name"] == "tapb")
     for end in fixture.ends:
         expect_equal(wire.sent_by(*end.addresses), run.moved[end.name]["sent_pkts"], f"frames of {end.name}")
     expect_agreement(fixture, wire)
     expect(wire.ce > 0, "no frame was marked")
-    expect_equal(wire.ce, port["ce_marked"], "marked frames in the capture, and by quench's count")
+    expect_equal(wire.ce, fixture.lab.port("b")["ce_marked"], "marked frames in the capture, and by quench's count")
     expect_equal(wire.bad_icrcs, 0, "frames with a wrong ICRC")
     results.figure("frames", wire.frames)
     results.figure("marked", wire.ce)
     results.figure("mb_s", perftest_mb_s(run.client))
 
 
+def run_with_mtu(results: Results, fixture: Fixture, endpoint: str, mtu: int, directory: Path) -> None:
+    host = Path("/proc/sys/kernel/osrelease").read_text().strip()
+
+    def on(case: str) -> ContextManager[None]:
+        return results.on(host, endpoint, f"{case}, MTU {mtu}")
+
+    capture = wire = None
+    path = directory / f"rxe-{mtu}.pcap"
+    with on("gateway_starts"):
+        fixture.lab.set_mtu(mtu)
+        for end in fixture.ends:
+            expect_equal(end.set_mtu(mtu), MTUS[mtu], f"path MTU of {end.name}")
+        fixture.start_gateway()
+        capture = fixture.lab.capture(path)
+    if not capture:
+        return
+    for test in TESTS:
+        with on(test.name):
+            passes(fixture, test, results)
+    with on("every_flow_is_that_of_the_capture"):
+        wire = capture.finish()
+        capture_agrees(fixture, wire, results)
+    with on("tshark_agrees"):
+        tshark_agrees(wire, path, results)
+    with on("pairs_are_those_of_cm"):
+        pairs_are_those_of_cm(fixture, wire, results)
+    fixture.lab.stop_quench()
+    with on("marks_leave_icrcs_right"):
+        marks_leave_icrcs_right(fixture, directory / f"marked-{mtu}.pcap", results)
+    fixture.lab.stop_quench()
+
+
 def run_cases(results: Results, image: Image, directory: Path, _: bool) -> None:
     """All cases between two guests of one boot."""
     endpoint = f"rxe of {image.release}"
     host = Path("/proc/sys/kernel/osrelease").read_text().strip()
-    with Gateway() as lab, Guests() as guests:
+    with Gateway("a", "b") as lab, Guests() as guests:
         fixture = None
         with results.on(host, endpoint, "two_endpoints_come_up"):
-            ends = [
-                Guest(image, f"rxe-{name}", directory,
-                      Network(lab.namespace("gw"), f"tap{name}", f"52:54:00:00:00:0{number}", lab.fabric.mtu))
-                for number, name in enumerate(IPV4, 1)
-            ]  # fmt: skip
+            ends = [lab.guest(image, f"rxe-{name}", name, directory) for name in lab.ends]
             guests.boot(*ends)
-            fixture = Fixture(lab, *(Endpoint(guest, name) for guest, name in zip(ends, IPV4)))
+            fixture = Fixture(lab, *(Endpoint(guest, name) for guest, name in zip(ends, lab.ends)))
         if not fixture:
             return
         before = lab.state()
-        capture = wire = None
-        with results.on(host, endpoint, "gateway_starts"):
-            lab.start_gateway(FREE_BPS)
-            capture = lab.capture(directory / "rxe.pcap")
-        if not capture:
-            return
-        for test in TESTS:
-            with results.on(host, endpoint, test.name):
-                passes(fixture, test, results)
-        with results.on(host, endpoint, "every_flow_is_that_of_the_capture"):
-            wire = capture.finish()
-            capture_agrees(fixture, wire, results)
-        with results.on(host, endpoint, "pairs_are_those_of_cm"):
-            pairs_are_those_of_cm(fixture, wire, results)
-        lab.stop_quench()
-        with results.on(host, endpoint, "marks_leave_icrcs_right"):
-            marks_leave_icrcs_right(fixture, directory, results)
-        lab.stop_quench()
+        for mtu in MTUS:
+            run_with_mtu(results, fixture, endpoint, mtu, directory)
+        lab.set_mtu(1500)
         with results.on(host, endpoint, "nothing_stays_at_the_gateway"):
             expect_equal(lab.left_behind(before), [], "left behind")

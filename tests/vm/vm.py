@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "lab")]
 import kernel_cases  # noqa: E402
 import rxe_cases  # noqa: E402
+from frames import BLAST  # noqa: E402
 from debian import Unreachable  # noqa: E402
 from image import KERNELS, Image, Kernel, build  # noqa: E402
 from lab import QUENCH, ROOT, LabError, exit_on_signals  # noqa: E402
@@ -23,7 +24,7 @@ from results import PACKAGES_CASE, Results  # noqa: E402
 CACHE = ROOT / "build/vm"
 REPORT = ROOT / "build/vm.json"
 PROGRAMS = [
-    QUENCH, kernel_cases.BLAST, CACHE / "load",
+    QUENCH, BLAST, CACHE / "load",
     *(ROOT / "build" / test for test in kernel_cases.ALL_TESTS),
 ]  # fmt: skip
 DATA = {f"root/{name}": ROOT / name for name in ("tests/vectors", "tests/captures", "policies")}

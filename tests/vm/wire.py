@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What a capture says of the RoCE frames on a wire; read by the oracles, which share no code with quench."""
 import ipaddress
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -42,6 +43,7 @@ class Wire:
         self.packets: Counter[Flow] = Counter()
         self.bytes: Counter[Flow] = Counter()
         self.operations: dict[Flow, set[str]] = {}
+        self.opcodes: Counter[tuple[Flow, int]] = Counter()
         self._pairs = Pairs()
         for _, frame in Capture(str(path)).frames():
             self._take(frame)
@@ -64,6 +66,7 @@ class Wire:
         self.cnps += opcode == OP_CNP
         self.packets[flow] += 1
         self.bytes[flow] += span.end - span.l3
+        self.opcodes[flow, opcode] += 1
         self.operations.setdefault(flow, set()).add(OPERATIONS.get(opcode & 0x1F, "other"))
         if opcode == OP_UD_SEND_ONLY and qpn == 1:
             self._pairs.learn_cm(frame, transport)
@@ -77,3 +80,17 @@ class Wire:
             for src_qpn, dst_qpn in qpns.items():
                 ends = (str(ipaddress.ip_address(a)) for a in (src, dst))
                 yield Pair(Flow(*ends, dst_qpn), src_qpn)
+
+
+TSHARK_FIELDS = ("ip.src", "ipv6.src", "ip.dst", "ipv6.dst", "infiniband.bth.destqp", "infiniband.bth.opcode")
+
+
+def tshark_opcodes(path: Path) -> Counter[tuple[Flow, int]]:
+    """The frames of each flow and opcode as tshark reads them."""
+    command = ["tshark", "-n", "-r", path, "-d", "udp.port==4791,infiniband", "-T", "fields",
+               "-E", "separator=,", "-E", "occurrence=f", *(w for field in TSHARK_FIELDS for w in ("-e", field))]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    found: Counter[tuple[Flow, int]] = Counter()
+    for src4, src6, dst4, dst6, qpn, opcode in (line.split(",") for line in lines):
+        found[Flow(src4 or src6, dst4 or dst6, int(qpn, 16)), int(opcode)] += 1
+    return found
