@@ -28,6 +28,7 @@ PROG_SKEL := $(patsubst tests/prog/%.bpf.c,$(BUILD)/prog/%.skel.h,$(wildcard tes
 BENCH     := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(filter-out %.bpf.c,$(wildcard tests/bench/*.c)))
 BENCH_SKEL := $(patsubst tests/bench/%.bpf.c,$(BUILD)/bench/%.skel.h,$(wildcard tests/bench/*.bpf.c))
 FUZZ      := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+VM_TOOLS  := $(patsubst tests/vm/%.c,$(BUILD)/vm/%,$(wildcard tests/vm/*.c))
 SCRIPTS   := tests/check_tree.py tests/oracle/test_oracle.py tests/oracle/test_fluid.py tests/oracle/test_analyze.py \
              tests/fuzz/test_fuzz.py tests/lab/rcpeer_test.sh $(wildcard tests/lab/test_*.py)
 LAB_TOOLS := $(patsubst tests/lab/%.c,$(BUILD)/lab/%,$(wildcard tests/lab/*.c))
@@ -149,16 +150,16 @@ bench-quick: deps    ## the same in less than a minute, with room in the budgets
 	@tests/bench/bench.py --quick
 
 vm: deps $(BUILD)/deps-vm    ## quench on stock kernels and between soft-RoCE guests, under QEMU; needs root
-	@$(MAKE) --no-print-directory all $(BUILD)/vm/load $(UNIT) $(PROG)
+	@$(MAKE) --no-print-directory all $(VM_TOOLS) $(UNIT) $(PROG)
 	@tests/vm/vm.py
 
 vm-all: deps $(BUILD)/deps-vm    ## the same with every test and every kind of guest; takes longer
-	@$(MAKE) --no-print-directory all $(BUILD)/vm/load $(UNIT) $(PROG)
+	@$(MAKE) --no-print-directory all $(VM_TOOLS) $(UNIT) $(PROG)
 	@tests/vm/vm.py --all
 
 $(BUILD)/vm/%: tests/vm/%.c $(BUILD)/libquench.a
 	@mkdir -p $(@D); echo '  $@'
-	$(Q)$(CC) $(CFLAGS) -MMD -MP -o $@ $< $(BUILD)/libquench.a $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP -o $@ $< $(BUILD)/libquench.a $(LDLIBS)
 
 deps: | $(BUILD)/deps
 

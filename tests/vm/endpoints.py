@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-from guest import Guest, Network  # noqa: E402
+from guest import Command, Guest, Network  # noqa: E402
 from image import Image  # noqa: E402
 from lab import Fabric, Job, Lab, Port, expect, expect_equal, lab_policy, run, wait_until  # noqa: E402
 from wire import Flow, Pair, Wire  # noqa: E402
@@ -19,6 +19,8 @@ from wire import Flow, Pair, Wire  # noqa: E402
 FREE_BPS = 1_000_000_000  # far above what an emulated guest sends
 SNAP_BYTES, RING_KB = 9216, 65536
 SETTLE_S = 10
+ROCE = "udp port 4791"
+TAP_FRAMES = 10000  # that may wait for a guest, which can be slow
 MTU_MAX = 4500  # of the guests' interfaces
 
 IPV4 = {"a": "10.99.0.1", "b": "10.99.0.2", "c": "10.99.0.3"}
@@ -37,6 +39,23 @@ done
 echo $i
 """
 
+# A server listens when it sleeps where one waits for connections: nothing that it prints says so.
+LISTENING = """
+for pid in $(pidof {program}); do cat /proc/$pid/wchan; echo; done | grep -cE 'ucma|csk|futex'
+"""
+LISTEN_S = 30
+
+
+def await_listening(guest: Guest, program: str, servers: list[Command]) -> None:
+    """Wait until all of them take connections."""
+
+    def listen() -> bool:
+        ended = next((server for server in servers if server.done()), None)
+        expect(not ended, f"{program} ended: {ended.wait().text.strip()[-300:]}" if ended else "")
+        return guest.try_run(LISTENING.format(program=program)).text.strip() == str(len(servers))
+
+    wait_until(listen, LISTEN_S, f"{guest.name}: {program} does not listen")
+
 
 class Gateway(Lab):
     """The lab's gateway alone: a bridge between taps, where guests are plugged in."""
@@ -50,7 +69,7 @@ class Gateway(Lab):
         super()._build()
         for end in self.ends:
             self.run("gw", "ip", "tuntap", "add", f"tap{end}", "mode", "tap")
-            self.ip("gw", f"link set tap{end} master br0 up")
+            self.ip("gw", f"link set tap{end} txqueuelen {TAP_FRAMES} master br0 up")
 
     def set_mtu(self, mtu: int) -> None:
         self.fabric = Fabric(bridged=True, mtu=mtu)
@@ -79,23 +98,23 @@ class Gateway(Lab):
         """Statistics of a device, as ip shows them."""
         return json.loads(run("ip", "-n", self.namespace("gw"), "-s", "-j", "link", "show", device))[0]["stats64"]
 
-    def capture(self, path: Path) -> "CaptureJob":
-        return CaptureJob(self, path)
+    def capture(self, path: Path, end: str = "b", expression: str = ROCE) -> "CaptureJob":
+        return CaptureJob(self, path, end, expression)
 
 
 class CaptureJob:
-    """tcpdump at b's tap, where everything between a and b passes."""
+    """tcpdump at a tap; at b's, everything between a and b passes."""
 
-    def __init__(self, lab: Lab, path: Path):
+    def __init__(self, lab: Lab, path: Path, end: str, expression: str):
         self.path = path
         self.job: Job = lab.start(
-            "gw", path.stem, "tcpdump", "-Z", "root", "-n", "-U", "--immediate-mode", "-i", "tapb",
-            "-s", SNAP_BYTES, "-B", RING_KB, "-w", path, "udp port 4791",
+            "gw", path.stem, "tcpdump", "-Z", "root", "-n", "-U", "--immediate-mode", "-i", f"tap{end}",
+            "-s", SNAP_BYTES, "-B", RING_KB, "-w", path, expression,
         )  # fmt: skip
         wait_until(lambda: "listening on" in self.job.errors(), SETTLE_S, "tcpdump")
 
-    def finish(self) -> Wire:
-        """What it saw, all of it."""
+    def close(self) -> Path:
+        """The file with all that it saw."""
         size = -1
         while size != self.path.stat().st_size:
             size = self.path.stat().st_size
@@ -103,7 +122,10 @@ class CaptureJob:
         self.job.stop()
         self.job.wait()
         expect("\n0 packets dropped by kernel" in self.job.errors(), self.job.errors())
-        return Wire(self.path)
+        return self.path
+
+    def finish(self) -> Wire:
+        return Wire(self.close())
 
 
 class Endpoint:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ContextManager, NamedTuple, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-from endpoints import IPV4, IPV6, Endpoint, Gateway, Seen  # noqa: E402
+from endpoints import IPV4, IPV6, LISTEN_S, Endpoint, Gateway, Seen, await_listening  # noqa: E402
 from guest import Guests  # noqa: E402
 from image import Image  # noqa: E402
 from lab import expect, expect_equal  # noqa: E402
@@ -20,19 +20,12 @@ from results import Results  # noqa: E402
 from wire import Flow, Wire, tshark_opcodes  # noqa: E402
 
 BOTTLENECK_BPS = 60_000_000  # below what an emulated guest sends
-LISTEN_S, CLIENT_S = 30, 50
+CLIENT_S = 50
 LOOK_S = 0.1
 QPN_CM = 1
 MTUS = {1500: 1024, 4500: 4096}  # of Ethernet, and what rxe makes of it
 TOS_ROCE = 26 << 2  # the class's DSCP
 TOS_ROCE_ECT = TOS_ROCE | 2
-
-# A server listens when it sleeps where one waits for connections: nothing that it prints says so.
-LISTENING = """
-listening() {{ for pid in $(pidof {program}); do cat /proc/$pid/wchan; echo; done | grep -cE 'ucma|csk|futex'; }}
-until [ "$(listening)" = {count} ]; do usleep 50000; done
-"""
-
 
 class Test(NamedTuple):
     """A program's two ends, and what only one of them is told: b serves, a is the client."""
@@ -112,7 +105,7 @@ class Fixture:
         server_line = f"{test.command} {test.server}".format(gid=self.b.gid, **words)
         client_line = f"{test.command} {test.client}".format(gid=self.a.gid, **words)
         server = self.b.guest.start(f"timeout {LISTEN_S + CLIENT_S} {server_line}")
-        self.b.guest.run(LISTENING.format(program=test.program, count=1), LISTEN_S)
+        await_listening(self.b.guest, test.program, [server])
         client = self.a.guest.start(f"timeout {CLIENT_S} {client_line}")
         while not client.done():
             self.seen.look()

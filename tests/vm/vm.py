@@ -10,13 +10,16 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Optional
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "lab")]
+import egress_cases  # noqa: E402
 import kernel_cases  # noqa: E402
+import loop_cases  # noqa: E402
 import rxe_cases  # noqa: E402
-from frames import BLAST  # noqa: E402
 from debian import Unreachable  # noqa: E402
+from frames import BLAST  # noqa: E402
 from image import KERNELS, Image, Kernel, build  # noqa: E402
 from lab import QUENCH, ROOT, LabError, exit_on_signals  # noqa: E402
 from results import PACKAGES_CASE, Results  # noqa: E402
@@ -24,38 +27,56 @@ from results import PACKAGES_CASE, Results  # noqa: E402
 CACHE = ROOT / "build/vm"
 REPORT = ROOT / "build/vm.json"
 PROGRAMS = [
-    QUENCH, BLAST, CACHE / "load",
+    QUENCH, BLAST, CACHE / "load", CACHE / "gate",
     *(ROOT / "build" / test for test in kernel_cases.ALL_TESTS),
 ]  # fmt: skip
 DATA = {f"root/{name}": ROOT / name for name in ("tests/vectors", "tests/captures", "policies")}
-GROUPS = {"kernel": kernel_cases.run_cases, "rxe": rxe_cases.run_cases}
-STOCK_ONLY = ("rxe",)  # the quench under test is on this machine's kernel: one kind of guest will do
+GROUPS = {
+    "kernel": kernel_cases.run_cases, "rxe": rxe_cases.run_cases, "egress": egress_cases.run_cases,
+}  # fmt: skip
+STOCK_ONLY = ("rxe", "egress")  # one kind of guest will do
+LOOP = "loop"  # with guests of several kernels
+TCX_KERNEL = "6.12"
 
 
-def run_kernel(results: Results, kernel: Kernel, args: argparse.Namespace, directory: Path) -> None:
-    """Make the kernel's image and run the groups on it. Without its packages there is nothing to
-    run: a fault where it is the stock kernel."""
+def make_image(results: Results, kernel: Kernel, directory: Path) -> Optional[Image]:
+    """The kernel's image; none without its packages, which is a fault where it is the stock kernel."""
     print(f"== {kernel.name} ({kernel.package} of {kernel.source.name})", flush=True)
     try:
-        image: Image = build(kernel, CACHE, directory, PROGRAMS, DATA)
+        image = build(kernel, CACHE, directory, PROGRAMS, DATA)
     except Unreachable as why:
         if not kernel.stock:
             results.skip(kernel.name, why)
-            return
+            return None
         with results.on(kernel.name, "none", PACKAGES_CASE):
             raise LabError(str(why))
-        return
+        return None
     size_mb = image.initramfs.stat().st_size // 1_000_000
     print(f"   Linux {image.release}, initramfs of {size_mb} MB", flush=True)
-    for group in args.only or GROUPS:
-        if kernel.stock or args.all or group not in STOCK_ONLY:
-            GROUPS[group](results, image, directory, args.all)
-    image.initramfs.unlink()
+    return image
+
+
+def run_all(results: Results, args: argparse.Namespace, directory: Path) -> None:
+    """The groups of each kernel, and then those of several."""
+    groups, images = args.only or [*GROUPS, LOOP], {}
+    for kernel in KERNELS:
+        if args.kernel and kernel.name not in args.kernel:
+            continue
+        image = make_image(results, kernel, directory)
+        if not image:
+            continue
+        images["stock" if kernel.stock else kernel.name] = image
+        for group, run_cases in GROUPS.items():
+            if group in groups and (kernel.stock or args.all or group not in STOCK_ONLY):
+                run_cases(results, image, directory, args.all)
+    if LOOP in groups and "stock" in images:
+        print("== the whole loop", flush=True)
+        loop_cases.run_cases(results, images["stock"], images.get(TCX_KERNEL), directory)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="quench in guests under QEMU; needs root.")
-    parser.add_argument("--only", choices=GROUPS, action="append", help="these groups of cases")
+    parser.add_argument("--only", choices=[*GROUPS, LOOP], action="append", help="these groups of cases")
     parser.add_argument("--kernel", choices=[k.name for k in KERNELS], action="append", help="these kernels")
     parser.add_argument("--all", action="store_true", help="every test, and endpoints of every kernel")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave consoles and captures there")
@@ -65,9 +86,7 @@ def main() -> int:
     CACHE.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="quench-vm."))
     try:
-        for kernel in KERNELS:
-            if not args.kernel or kernel.name in args.kernel:
-                run_kernel(results, kernel, args, directory)
+        run_all(results, args, directory)
         if args.keep:
             shutil.copytree(directory, args.keep, dirs_exist_ok=True)
     finally:
