@@ -13,12 +13,13 @@ from endpoints import IPV4, Endpoint, Gateway, await_listening  # noqa: E402
 from guest import Guests  # noqa: E402
 from image import Image  # noqa: E402
 from lab import expect, expect_equal  # noqa: E402
-from loop_cases import MTU, TROUBLE, host_policy  # noqa: E402
+from loop_cases import TROUBLE, host_policy  # noqa: E402
 from results import Results  # noqa: E402
 from rxe_cases import TOS_ROCE_ECT, perftest_mb_s  # noqa: E402
 
 CLIENT_S = 60
-GATE = "gate eth0 20 50 50"  # closed for 50 ms, 20 times
+GATE = "gate eth0 20 50 50"  # 20 times closed for 50 ms, and then open as long
+MTU = 1500
 
 
 class Obstacle(NamedTuple):
@@ -33,8 +34,8 @@ class Obstacle(NamedTuple):
 
 OBSTACLES = (
     Obstacle("frames_late_by_20_ms", "netem delay 20ms limit 10000"),
-    Obstacle("frames_wait_for_a_class_of_2_mbit_s", "tbf rate 2mbit burst 2000 limit 1000000", 30),
-    Obstacle("the_same_with_a_time_out_of_67_ms", "tbf rate 2mbit burst 2000 limit 1000000", 30, 14),
+    Obstacle("frames_wait_for_a_class_of_2_mbit_s", "tbf rate 2mbit burst 2000 limit 1000000", 15),
+    Obstacle("the_same_with_a_time_out_of_67_ms", "tbf rate 2mbit burst 2000 limit 1000000", 15, 14),
     Obstacle("a_hundredth_is_dropped", "netem loss 1% limit 10000", 50, 14, drops=True),
     Obstacle("a_queue_of_20_kb_refuses_frames", "tbf rate 60mbit burst 2000 limit 20000"),
 )

@@ -83,7 +83,7 @@ class Guest:
             *("-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands,nr=1"),
         ]
         if not self.network:
-            line += ["-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0"]
+            line += ["-netdev", "user,id=n0,restrict=on,ipv6=off", "-device", "virtio-net-pci,netdev=n0"]
         else:
             device = f"virtio-net-pci,netdev=n0,mac={self.network.mac},host_mtu={self.network.mtu}"
             line += ["-netdev", f"tap,id=n0,ifname={self.network.tap},script=no,downscript=no"]

@@ -2,23 +2,25 @@
 """quench on a stock kernel, in one guest: programs load and attach, the agent runs or says why not."""
 import re
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-from agent import Agent  # noqa: E402
-from frames import Way, data_frame  # noqa: E402
+from agent import Agent, without_cnps  # noqa: E402
+from frames import DSCP_ROCE, ECT0, Way, data_frame  # noqa: E402
 from guest import Guest, Guests  # noqa: E402
 from image import Image  # noqa: E402
 from lab import (  # noqa: E402
     BOTTLENECK_BPS, POLICY, RETURN_BPS, ROOT, Fabric, Port,
-    expect, expect_equal, lab_policy,
+    expect, expect_equal, lab_policy, wait_until,
 )  # fmt: skip
 from results import Results  # noqa: E402
+from test_pfc import pfc_frame  # noqa: E402
 
-PROGRAMS = {"quench_xdp", "quench_root", "quench_tc_ingress", "quench_tc_ingress_generic",
-            "quench_tc_egress", "quench_tc_notify", "quench_qdisc_destroy"}  # fmt: skip
+PROGRAMS = {"quench_xdp", "quench_root", "quench_tc_ingress", "quench_tc_ingress_generic", "quench_tc_egress",
+            "quench_tc_ahead", "quench_pause_look", "quench_qdisc_destroy"}  # fmt: skip
 RDONLY_CAST_SINCE = (6, 2)  # the kernel function bpf_rdonly_cast
 TCX_SINCE = (6, 6)
 LOAD_S = 120
@@ -47,8 +49,21 @@ GATEWAY_PORTS = [Port("eth0", "gateway", BOTTLENECK_BPS), Port("veth0", "gateway
 HOST_PORTS = [Port("veth2", "host", BOTTLENECK_BPS)]
 
 # What veth1 sends arrives at veth0, and leaves by eth0.
-FRAMES, QPN = 20, 0x123
+FRAMES, QPN, PEER_QPN = 20, 0x123, 0x321
 WAY = Way("02:00:00:00:00:01", "02:00:00:00:00:02", "198.51.100.1", "198.51.100.2")
+ARRIVE_S = 10
+
+# A slow port, by which frames leave from veth1 to veth5: a queue comes to be there. A pause lasts.
+SLOW_BPS = 10_000_000
+MANY_FRAMES, PAYLOAD_BYTES = 300, 1024
+TOS_ECT = DSCP_ROCE << 2 | ECT0
+ROCE_PRIORITY, PAUSE_MAX_QUANTA = 3, 65535  # 3.4 s at this speed
+STILL_S = 0.5  # nothing comes for so long: nothing is on its way
+EXTRAS = f"""
+pairs:
+  - {{a: {WAY.src}/{PEER_QPN:#x}, b: {WAY.dst}/{QPN:#x}}}
+pfc: {{watchdog: {{detect: 10s}}}}
+"""
 
 STATE = "tc qdisc; ip -br link; bpftool net; find /sys/fs/bpf /run/quench -mindepth 1 2>/dev/null; true"
 
@@ -59,22 +74,34 @@ def version(release: str) -> tuple[int, int]:
 
 
 class Machine:
-    """A guest with interfaces that take native XDP: a virtio-net and one end of a veth, which are
-    bridged, and another veth."""
+    """A guest with interfaces that take native XDP: a virtio-net and ends of two veths, which are
+    bridged, and another veth. IPv6 is off: only what is sent on purpose is on the cables."""
 
     def __init__(self, guest: Guest):
         self.guest = guest
         self.version = version(guest.image.release)
         guest.run(
             "modprobe veth; modprobe tun; modprobe bridge;"
-            "ip link add veth0 type veth peer name veth1; ip link add veth2 type veth peer name veth3;"
-            "ip link add br0 type bridge; ip link set eth0 master br0; ip link set veth0 master br0;"
-            "for d in br0 eth0 veth0 veth1 veth2 veth3; do ip link set $d up; done"
+            "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1;"
+            "for i in 0 2 4; do ip link add veth$i type veth peer name veth$((i + 1)); done;"
+            "ip link add br0 type bridge mcast_snooping 0;"
+            "for d in eth0 veth0 veth4; do ip link set $d master br0; done;"
+            "for d in br0 eth0 veth0 veth1 veth2 veth3 veth4 veth5; do ip link set $d up; done"
         )
 
     @staticmethod
     def policy(ports: list[Port]) -> str:
-        return lab_policy(Fabric()) + "ports:\n" + "".join(port.row() for port in ports)
+        return lab_policy(Fabric()) + EXTRAS + "ports:\n" + "".join(port.row() for port in ports)
+
+    def send(self, device: str, frame: bytes, times: int = 1) -> None:
+        self.guest.run(f"blast -d {device} -n {times} {frame.hex()}")
+
+    def arrived(self, device: str) -> int:
+        """Frames that came out of the cable there."""
+        return int(self.guest.run(f"cat /sys/class/net/{device}/statistics/rx_packets"))
+
+    def wait_arrived(self, device: str, count: int) -> None:
+        wait_until(lambda: self.arrived(device) >= count, ARRIVE_S, f"{count} frames at {device}")
 
     def state(self) -> str:
         """Whatever an agent could leave behind. The module of a qdisc that was used may stay."""
@@ -126,14 +153,48 @@ def gateway_runs(machine: Machine, results: Results) -> None:
     """Ports from which no CNP leaves: these need no tcx, so that any kernel will do. Frames cross the
     gateway, are counted, and make it find its queues at the port where they leave."""
     with agent_runs(machine, results, GATEWAY_PORTS) as agent:
-        frame = data_frame(WAY, QPN).hex()
-        machine.guest.run(f"blast -d veth1 -n {FRAMES} {frame}")
+        machine.send("veth1", data_frame(WAY, QPN), FRAMES)
         flows = agent.flows()
         found = agent.ports()["eth0"]["qdiscs_found"]
     packets = [flow["packets"] for flow in flows if flow["dst_qpn"] == QPN]
     expect_equal(packets, [FRAMES], "packets of the flow")
     expect(found > 0, "the depth of no queue can be read")
     results.figure("queues_read", found)
+
+
+def slow_port(keys: str) -> list[Port]:
+    return [Port("veth4", "gateway", SLOW_BPS, keys), Port("veth0", "gateway", RETURN_BPS)]
+
+
+def gateway_marks_and_makes_cnps(machine: Machine, results: Results) -> None:
+    """A queue at a slow port: frames are marked, none is lost, and where there is tcx the sender gets
+    CNPs."""
+    notifies = machine.version >= TCX_SINCE
+    with agent_runs(machine, results, slow_port("notify: true" if notifies else "")) as agent:
+        there, back = machine.arrived("veth5"), machine.arrived("veth1")
+        machine.send("veth1", data_frame(WAY, QPN, payload_bytes=PAYLOAD_BYTES, tos=TOS_ECT), MANY_FRAMES)
+        machine.wait_arrived("veth5", there + MANY_FRAMES)
+        marked, back = agent.ports()["veth4"]["ce_marked"], machine.arrived("veth1") - back
+        cnps = agent.metrics().total("quench_cnp_sent_total")
+    expect(0 < marked < MANY_FRAMES, f"{marked} of {MANY_FRAMES} frames marked")
+    expect_equal(back, cnps, "frames that came back, and CNPs")
+    expect_equal(cnps > 0, notifies, "CNPs were made")
+    results.figure("marked", marked)
+    results.figure("cnps", cnps)
+
+
+def gateway_obeys_pause(machine: Machine, results: Results) -> None:
+    """XOFF: nothing leaves. XON: everything does."""
+    with agent_runs(machine, results, slow_port("speed: 10Mbit")):
+        before = machine.arrived("veth5")
+        machine.send("veth5", pfc_frame({ROCE_PRIORITY: PAUSE_MAX_QUANTA}))
+        time.sleep(STILL_S)
+        machine.send("veth1", data_frame(WAY, QPN), FRAMES)
+        time.sleep(STILL_S)
+        expect_equal(machine.arrived("veth5") - before, 0, "frames past a closed gate")
+        machine.send("veth5", pfc_frame({ROCE_PRIORITY: 0}))
+        machine.wait_arrived("veth5", before + FRAMES)
+    results.figure("frames_held", FRAMES)
 
 
 def host_runs_or_says_why_not(machine: Machine, results: Results) -> None:
@@ -151,6 +212,21 @@ def host_runs_or_says_why_not(machine: Machine, results: Results) -> None:
     results.note(lines[0])
 
 
+def host_reacts_without_tcx(machine: Machine, results: Results) -> None:
+    """A host that makes no CNPs needs none: DCQCN and its queues do without."""
+    ports = "ports:\n" + "".join(port.row() for port in HOST_PORTS)
+    before = machine.state()
+    agent = Agent(machine.guest, without_cnps(lab_policy(Fabric())) + ports)
+    try:
+        modes = {port: row["xdp_mode"] for port, row in agent.ports().items()}
+        queues = machine.guest.run("tc qdisc show dev veth2")
+    finally:
+        agent.stop()
+    expect(set(modes.values()) == {"native"}, f"XDP modes {modes}")
+    expect("qdisc tbf" in queues, f"no gate: {queues}")
+    expect_equal(machine.state(), before, "left behind")
+
+
 def tests_pass(machine: Machine, results: Results, name: str) -> None:
     """A cmocka program of ours, whole, as it runs on the machine that built it."""
     text = machine.guest.try_run(f"cd /root && {name} 2>&1", TEST_S).text
@@ -166,7 +242,10 @@ def tests_pass(machine: Machine, results: Results, name: str) -> None:
         results.figure("lacking_what_they_test", len(set(bad)))
 
 
-CASES = (programs_load, policy_is_valid, gateway_runs, host_runs_or_says_why_not)
+CASES = (
+    programs_load, policy_is_valid, gateway_runs, gateway_marks_and_makes_cnps, gateway_obeys_pause,
+    host_runs_or_says_why_not, host_reacts_without_tcx,
+)  # fmt: skip
 
 
 def run_cases(results: Results, image: Image, directory: Path, everything: bool) -> None:

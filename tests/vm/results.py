@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Iterator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
-from lab import Cases  # noqa: E402
+from lab import Cases, LabError  # noqa: E402
+from tables import tables  # noqa: E402
 
-PACKAGES_CASE = "packages_are_there"
+PACKAGES_CASE, IMAGE_CASE = "packages_are_there", "image_is_made"
 
 
 class Results(Cases):
@@ -33,6 +34,11 @@ class Results(Cases):
         self.figures[name] = value
         self.note(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}")
 
+    def fail(self, kernel: str, name: str, why: object) -> None:
+        """A case that came to nothing before it began."""
+        with self.on(kernel, "none", name):
+            raise LabError(str(why))
+
     def skip(self, kernel: str, why: object) -> None:
         print(f"skip - {kernel}: {why}", flush=True)
         self.figures = {"why": str(why)}
@@ -47,7 +53,11 @@ class Results(Cases):
         return sum(row["result"] == result for row in self.rows)
 
     def write(self, path: Path) -> None:
+        """The record, and beside it as .md what it comes to, which is printed as well."""
         path.write_text(json.dumps(self.rows, indent=1) + "\n")
+        text = tables(self.rows)
+        path.with_suffix(".md").write_text(text)
+        print(f"\n{text}", flush=True)
 
     def finish(self) -> int:
         """Print the sum, as tests/run.py does."""

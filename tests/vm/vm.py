@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """quench on Debian's stock kernels and between their soft-RoCE endpoints, in guests under QEMU.
 
-Prints a line for each case and "N passed, N failed" at the end, and writes build/vm.json. Everything
-runs under software emulation: nothing here says how fast anything is.
+Prints a line for each case and "N passed, N failed" at the end, and writes build/vm.json and, as
+tables, build/vm.md. Everything runs under software emulation: nothing here says how fast anything is.
 """
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -21,8 +22,8 @@ import rxe_cases  # noqa: E402
 from debian import Unreachable  # noqa: E402
 from frames import BLAST  # noqa: E402
 from image import KERNELS, Image, Kernel, build  # noqa: E402
-from lab import QUENCH, ROOT, LabError, exit_on_signals  # noqa: E402
-from results import PACKAGES_CASE, Results  # noqa: E402
+from lab import QUENCH, ROOT, exit_on_signals  # noqa: E402
+from results import IMAGE_CASE, PACKAGES_CASE, Results  # noqa: E402
 
 CACHE = ROOT / "build/vm"
 REPORT = ROOT / "build/vm.json"
@@ -48,8 +49,10 @@ def make_image(results: Results, kernel: Kernel, directory: Path) -> Optional[Im
         if not kernel.stock:
             results.skip(kernel.name, why)
             return None
-        with results.on(kernel.name, "none", PACKAGES_CASE):
-            raise LabError(str(why))
+        results.fail(kernel.name, PACKAGES_CASE, why)
+        return None
+    except (OSError, StopIteration, subprocess.CalledProcessError) as fault:
+        results.fail(kernel.name, IMAGE_CASE, fault)
         return None
     size_mb = image.initramfs.stat().st_size // 1_000_000
     print(f"   Linux {image.release}, initramfs of {size_mb} MB", flush=True)

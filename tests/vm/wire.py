@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What a capture says of the RoCE frames on a wire; read by the oracles, which share no code with quench."""
 import ipaddress
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "oracle"), str(TESTS / "lab")]
 import icrc  # noqa: E402
 from check_cnps import OP_CNP, OP_UD_SEND_ONLY, Capture, Pairs, find_transport  # noqa: E402
+from lab import run  # noqa: E402
 
 ECN_MASK, CE = 3, 3
 # IBTA vol. 1, 9.2.1: operation of an opcode's lower bits, transport in its upper three
@@ -89,7 +90,7 @@ def tshark_opcodes(path: Path) -> Counter[tuple[Flow, int]]:
     """The frames of each flow and opcode as tshark reads them."""
     command = ["tshark", "-n", "-r", path, "-d", "udp.port==4791,infiniband", "-T", "fields",
                "-E", "separator=,", "-E", "occurrence=f", *(w for field in TSHARK_FIELDS for w in ("-e", field))]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = run(*command).splitlines()
     found: Counter[tuple[Flow, int]] = Counter()
     for src4, src6, dst4, dst6, qpn, opcode in (line.split(",") for line in lines):
         found[Flow(src4 or src6, dst4 or dst6, int(qpn, 16)), int(opcode)] += 1
