@@ -90,7 +90,7 @@ def gate_loses_nothing(pair: Pair, results: Results) -> None:
     agent = Agent(pair.a.guest, host_policy(False))
     try:
         expect_equal(agent.ports()["eth0"]["xdp_mode"], "native", "XDP")
-        moved, mb_s, held = pair.write(2000, 18, GATE)
+        moved, mb_s, held = pair.write(800, 18, GATE)
         dropped = agent.ports()["eth0"]["dropped"]
     finally:
         agent.stop()

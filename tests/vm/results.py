@@ -57,7 +57,8 @@ class Results(Cases):
         path.write_text(json.dumps(self.rows, indent=1) + "\n")
         text = tables(self.rows)
         path.with_suffix(".md").write_text(text)
-        print(f"\n{text}", flush=True)
+        if text:
+            print(f"\n{text}", flush=True)
 
     def finish(self) -> int:
         """Print the sum, as tests/run.py does."""
