@@ -5,6 +5,7 @@
 
 #include "analyze/iwarp.h"
 #include "cli/analyze_report.h"
+#include "cli/report.h"
 
 static void set_count(json_t *doc, const char *key, uint64_t count)
 {
@@ -63,26 +64,12 @@ static json_t *icrc_json(const struct analyze *a)
 	return doc;
 }
 
-/* A file's name may be no UTF-8, which JSON must be. */
-static json_t *name_json(const char *name)
-{
-	json_t *text = json_string(name);
-	char *copy = text ? NULL : strdup(name);
-
-	for (char *c = copy; c && *c; c++)
-		if (*c & 0x80)
-			*c = '?';
-	text = text ?: json_string(copy ?: "");
-	free(copy);
-	return text;
-}
-
 static json_t *capture_json(const struct analyze *a, const struct analyze_source *source)
 {
 	uint64_t time_ns = a->last_ns > a->first_ns ? a->last_ns - a->first_ns : 0;
 	json_t *doc = json_object();
 
-	json_object_set_new(doc, source->is_port ? "port" : "file", name_json(source->name));
+	json_object_set_new(doc, source->is_port ? "port" : "file", cli_text_json(source->name));
 	json_object_set_new(doc, "link", json_string(source->link));
 	json_object_set_new(doc, "complete", json_boolean(source->complete));
 	json_object_set_new(doc, "speed_bps",

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/report.h"
 #include "policy/policy.h"
 
 static const char help[] =
@@ -51,10 +52,10 @@ static int check_file(const char *file, struct policy *policy, bool json, json_t
 		cli_fail(err.text);
 	else if (!code && !json)
 		print_verdict(file, json_array_size(findings.warnings));
-	*row = json_pack("{s:s, s:b, s:o, s:o}", "file", file, "valid", !code, "faults",
-		findings.faults, "warnings", findings.warnings);
+	*row = json_pack("{s:o, s:b, s:o, s:o}", "file", cli_text_json(file), "valid", !code,
+		"faults", findings.faults, "warnings", findings.warnings);
 	if (unreadable)
-		json_object_set_new(*row, "error", json_string(err.text));
+		json_object_set_new(*row, "error", cli_text_json(err.text));
 	return !code ? EXIT_OK : unreadable ? EXIT_FAILED : EXIT_POLICY;
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// Loading a policy with its faults told on stderr.
+// What several commands tell: a policy's faults on stderr, text in JSON.
 #include "cli/report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -23,4 +25,17 @@ int cli_load_policy(const char *path, struct policy *policy)
 	if (!err.text[0])
 		return EXIT_POLICY;
 	return cli_fail(err.text);
+}
+
+json_t *cli_text_json(const char *name)
+{
+	json_t *text = json_string(name);
+	char *copy = text ? NULL : strdup(name);
+
+	for (char *c = copy; c && *c; c++)
+		if (*c & 0x80)
+			*c = '?';
+	text = text ?: json_string(copy ?: "");
+	free(copy);
+	return text;
 }

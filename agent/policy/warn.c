@@ -13,22 +13,10 @@
 /* Local ACK timeout 14, the usual one, is 4.096 us * 2^14: then a QP sends again. */
 #define RETRANSMIT_NS 67108864ull
 
-struct amount {
-	char text[32];
-};
-
-static struct amount amount(enum units_kind kind, uint64_t value)
-{
-	struct amount out;
-
-	units_format(kind, value, out.text, sizeof(out.text));
-	return out;
-}
-
 /* Rounded to what a reader takes in: 12.3ms. */
-static struct amount about(uint64_t time_ns)
+static struct units_text about(uint64_t time_ns)
 {
-	struct amount out;
+	struct units_text out;
 
 	if (time_ns >= 1000000)
 		snprintf(out.text, sizeof(out.text), "%.1f ms", (double)time_ns / 1e6);
@@ -104,8 +92,9 @@ static void warn_min_rate(struct reader *reader, size_t i)
 	reader_warn(reader, path_of("ports[%zu].rate", i),
 		"%u QPs (dcqcn.qp_classes) at their slowest (dcqcn.min_rate, %s) are %s, more than "
 		"%s: a congested port could not be relieved; lower one of them",
-		dcqcn->qp_classes, amount(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
-		amount(UNITS_RATE, floor_bps).text, amount(UNITS_RATE, port->rate_bps).text);
+		dcqcn->qp_classes, units_text(UNITS_RATE, dcqcn->rate.min_rate_bps).text,
+		units_text(UNITS_RATE, floor_bps).text,
+		units_text(UNITS_RATE, port->rate_bps).text);
 }
 
 /* The first class that a reaction point may limit by its marks, or NULL. */
@@ -132,8 +121,9 @@ static void warn_timers(struct reader *reader, size_t i)
 	reader_warn(reader, path_of("dcqcn.increase_timer"),
 		"%s is less than a queue of kmin, %s, takes at %s, %s: rates would rise on old "
 		"news; policies/lab.yaml tells how timers and thresholds follow the link",
-		amount(UNITS_TIME, timer_ns).text, amount(UNITS_SIZE, class->ecn.kmin_bytes).text,
-		amount(UNITS_RATE, port->rate_bps).text, about(queue_ns).text);
+		units_text(UNITS_TIME, timer_ns).text,
+		units_text(UNITS_SIZE, class->ecn.kmin_bytes).text,
+		units_text(UNITS_RATE, port->rate_bps).text, about(queue_ns).text);
 }
 
 /* ---- of one class ---- */
@@ -178,8 +168,8 @@ static void warn_thresholds(struct reader *reader, size_t i)
 		reader_warn(reader, path_of("classes[%zu].ecn.kmax", i),
 			"a queue of %s takes %s at %s, and after 67 ms most QPs send again; lower "
 			"it, policies/lab.yaml tells how thresholds follow the link",
-			amount(UNITS_SIZE, class->ecn.kmax_bytes).text, about(queue_ns).text,
-			amount(UNITS_RATE, port->rate_bps).text);
+			units_text(UNITS_SIZE, class->ecn.kmax_bytes).text, about(queue_ns).text,
+			units_text(UNITS_RATE, port->rate_bps).text);
 }
 
 /* Only gateways pause those before them. */
@@ -240,8 +230,8 @@ static void warn_pfc(struct reader *reader)
 		reader_warn(reader, path_of("pfc.pause"),
 			"%s is less than twice the reaction, %s: a pause would end before it is "
 			"renewed",
-			amount(UNITS_TIME, pfc->pause_ns).text,
-			amount(UNITS_TIME, pfc->reaction_ns).text);
+			units_text(UNITS_TIME, pfc->pause_ns).text,
+			units_text(UNITS_TIME, pfc->reaction_ns).text);
 	if (pfc->multicast)
 		reader_warn(reader, path_of("pfc.multicast"),
 			"a broadcast waits for the slowest of its receivers, and with it "

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What quench says and leaves when something is wrong, and whether Prometheus can read its metrics."""
 import json
+import os
 import re
 import subprocess
 import sys
@@ -66,7 +67,7 @@ class Ended(NamedTuple):
 
 
 def call(*argv: object) -> Ended:
-    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=READY_S)
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, errors="replace", timeout=READY_S)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -124,13 +125,16 @@ def test_policy_faults(cases: Cases, directory: Path) -> None:
     with cases.case("check_json_has_faults_and_warnings_of_every_file"):
         bad = directory / "bad.yaml"
         bad.write_text(MALFORMED)
-        ended = quench("check", "--json", policy, bad, directory / "none.yaml")
+        odd = os.fsencode(directory) + b"/b\xe9.yaml"
+        ended = quench("check", "--json", policy, bad, directory / "none.yaml", os.fsdecode(odd))
         document = json.loads(ended.out)["files"]
         expect_equal(ended.status, 3, "exit status")
-        expect_equal([row["valid"] for row in document], [True, False, False], "verdicts")
+        expect_equal([row["valid"] for row in document], [True, False, False, False], "verdicts")
         expect_equal([(w["line"], w["field"]) for w in document[0]["warnings"]], warnings, "warnings")
         expect_equal({(f["line"], f["field"]) for f in document[1]["faults"]}, FAULTS, "faults")
-        expect("No such file" in document[2]["error"], document[2])
+        for row in document[2:]:
+            expect("No such file" in row["error"], row)
+        expect_equal(document[3]["file"], f"{directory}/b?.yaml", "a name that is no UTF-8")
 
     missing = directory / "missing.yaml"
     for command in (["check", missing], ["run", "-c", missing]):
