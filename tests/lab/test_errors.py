@@ -274,6 +274,7 @@ def test_upper_devices(refusals: Refusals) -> None:
                              refusals.run([R1, Port("br9", role, 10**9)]),
                              "br9", "bridge", "has none under it")  # fmt: skip
     lab.ip("gw", "link set h1 master br9", "link set h2 master br9")
+    wait_until(lambda: lab.run("gw", "ip", "-br", "link", "show", "br9").split()[1] == "UP", READY_S, "br9 is not up")
     for role in ("gateway", "host"):
         refusals.check_in_gw(f"run_{role}_on_a_bridge_names_its_ports",
                              refusals.run([R1, Port("br9", role, 10**9)]),
