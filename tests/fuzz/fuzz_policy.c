@@ -39,7 +39,6 @@ static void check_policy(const struct policy *p)
 	fuzz_expect(p->classes_count <= POLICY_CLASSES_MAX, "classes");
 	fuzz_expect(p->pairs_count <= POLICY_PAIRS_MAX, "pairs");
 	fuzz_expect(p->cnp.dscp < 64 && p->cnp.priority < 8, "CNP");
-	fuzz_expect(p->dcqcn.rate.g > 0 && p->dcqcn.rate.g <= 1, "g");
 	for (i = 0; i < p->ports_count; i++)
 		fuzz_expect(memchr(p->ports[i].name, 0, IFNAMSIZ) != NULL, "port name ends");
 	for (i = 0; i < p->pairs_count; i++)
