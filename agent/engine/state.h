@@ -40,7 +40,7 @@ struct engine_port {
 struct engine {
 	struct instance *instance;
 	const struct policy *policy;
-	struct policy *reloaded; /* policy, if it is not the one that the agent started with */
+	struct policy *reloaded;   /* policy, if it is not the one that the agent started with */
 	const char *reload_result; /* of the last reload; a constant */
 	const char *policy_path;
 	time_t loaded_at;
