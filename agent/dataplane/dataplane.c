@@ -623,9 +623,11 @@ int dataplane_set_pair(struct dataplane *dp, const struct flow_key *flow, uint32
 {
 	struct pair pair = {};
 
-	if (dataplane_get_pair(dp, flow, &pair) && pair.peer_qpn == peer_qpn)
+	if (!dataplane_get_pair(dp, flow, &pair) || pair.peer_qpn != peer_qpn)
+		pair = (struct pair){.peer_qpn = peer_qpn};
+	if (pair.source == source)
 		return 0;
-	pair = (struct pair){.peer_qpn = peer_qpn, .source = source};
+	pair.source = source;
 	return map_set(dp->skel->maps.pairs, flow, &pair, NULL);
 }
 
