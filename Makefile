@@ -58,6 +58,9 @@ $(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libquench.a
 	@mkdir -p $(@D); echo '  $@'
 	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP -o $@ $< $(BUILD)/libquench.a -lcmocka $(LDLIBS)
 
+# A kernel's answers are the test's own.
+$(BUILD)/unit/test_rdma: LDLIBS += -Wl,--wrap=recvmsg -Wl,--wrap=sendto
+
 $(BUILD)/prog/%.bpf.o: tests/prog/%.bpf.c
 	@mkdir -p $(@D); echo '  $@'
 	$(Q)$(CLANG) $(BPFFLAGS) -MMD -MP -c -o $@ $<
@@ -95,7 +98,7 @@ $(BUILD)/bench/%: tests/bench/%.c $(BUILD)/libquench.a $(BENCH_SKEL)
 # What each target reads with, built again with the fuzzer's eyes.
 $(BUILD)/fuzz/fuzz_wire: tests/fuzz/wire_copied.c
 $(BUILD)/fuzz/fuzz_policy: $(wildcard agent/policy/*.c agent/control/*.c) agent/qerr.c
-$(BUILD)/fuzz/fuzz_netlink: $(wildcard agent/netlink/*.c) agent/qerr.c
+$(BUILD)/fuzz/fuzz_netlink: $(wildcard agent/netlink/*.c) agent/control/local.c agent/qerr.c
 $(BUILD)/fuzz/fuzz_capture: $(wildcard agent/analyze/*.c agent/capture/*.c) agent/control/pairs.c agent/qerr.c
 $(BUILD)/fuzz/fuzz_policy: FUZZ_LIBS := -lyaml -lm
 $(BUILD)/fuzz/fuzz_capture: FUZZ_LIBS := -lpcap -lz -ldeflate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// One rtnetlink socket. Everything that the kernel says about a request ends in its caller's qerr
+// One netlink socket. Everything that the kernel says about a request ends in its caller's qerr
 // or, for batches, in the socket's faults.
 #include "netlink/rtnl.h"
 
@@ -394,27 +394,33 @@ static void set_buffers(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 }
 
-int rtnl_open(struct rtnl **out, struct qerr *err)
+int rtnl_open_protocol(struct rtnl **out, int protocol, struct qerr *err)
 {
 	struct rtnl *nl = calloc(1, sizeof(*nl));
 	int on = 1, rc;
 
 	*out = NULL;
 	if (!nl)
-		return qerr_set(err, -ENOMEM, "rtnetlink: no memory");
-	nl->socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+		return qerr_set(err, -ENOMEM, "netlink: no memory");
+	nl->socket = mnl_socket_open2(protocol, SOCK_CLOEXEC);
 	if (!nl->socket || mnl_socket_bind(nl->socket, 0, MNL_SOCKET_AUTOPID) < 0 ||
 		mnl_socket_setsockopt(nl->socket, NETLINK_EXT_ACK, &on, sizeof(on)) < 0 ||
 		mnl_socket_setsockopt(nl->socket, NETLINK_CAP_ACK, &on, sizeof(on)) < 0) {
 		rc = -errno;
 		rtnl_close(nl);
-		return qerr_set(err, rc, "rtnetlink: cannot open: %s", strerror(-rc));
+		return qerr_set(
+			err, rc, "netlink protocol %d: cannot open: %s", protocol, strerror(-rc));
 	}
 	nl->fd = mnl_socket_get_fd(nl->socket);
 	nl->tick_ns = tick_read();
 	set_buffers(nl->fd);
 	*out = nl;
 	return 0;
+}
+
+int rtnl_open(struct rtnl **nl, struct qerr *err)
+{
+	return rtnl_open_protocol(nl, NETLINK_ROUTE, err);
 }
 
 void rtnl_close(struct rtnl *nl)

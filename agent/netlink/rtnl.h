@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One rtnetlink socket: requests with an answer, dumps, and batches that only report faults. */
+/* One netlink socket: requests with an answer, dumps, and batches that only report faults. */
 #ifndef QUENCH_RTNL_H
 #define QUENCH_RTNL_H
 
@@ -22,6 +22,9 @@ struct rtnl;
 
 /* Open a socket into *nl; rtnl_close frees it (NULL is allowed). Negative errno and *err else. */
 int rtnl_open(struct rtnl **nl, struct qerr *err);
+
+/* The same for another protocol than NETLINK_ROUTE. -EPROTONOSUPPORT: the kernel has none such. */
+int rtnl_open_protocol(struct rtnl **nl, int protocol, struct qerr *err);
 void rtnl_close(struct rtnl *nl);
 
 /* The length of a packet scheduler's tick, from /proc/net/psched; 64 on every current kernel. */

@@ -8,9 +8,10 @@
 
 #include "fuzz/fuzz.h"
 #include "netlink/link_upper.h"
+#include "netlink/rdma.h"
 #include "netlink/tc.h"
 
-enum { PORT = 1, ASKS = 7, LENGTH_BYTES = 2 };
+enum { PORT = 1, ASKS = 8, LENGTH_BYTES = 2 };
 
 static const uint8_t *input;
 static size_t input_left;
@@ -163,6 +164,34 @@ static void ask_batch(struct rtnl *nl, struct qerr *err)
 	fuzz_expect(memchr(faults.last.text, 0, sizeof(faults.last.text)) != NULL, "text ends");
 }
 
+/* Of whatever the RDMA stack says, QPs that can be, and pairs that agree with each other. */
+static void ask_rdma(struct rtnl *nl, struct qerr *err)
+{
+	struct rdma_state state;
+	struct local local;
+	struct local_pair *pairs;
+	size_t count;
+
+	if (rdma_read(nl, &state, err)) {
+		fuzz_expect(!state.devices && !state.qps, "no state with an error");
+		return;
+	}
+	for (size_t i = 0; i < state.devices_count; i++)
+		fuzz_expect(memchr(state.devices[i].name, 0, RDMA_DEVICE_MAX) != NULL, "name ends");
+	for (size_t i = 0; i < state.qps_count; i++)
+		fuzz_expect(state.qps[i].self.qpn > QPN_CM && state.qps[i].peer.qpn > QPN_CM,
+			"QPs that connect");
+	local = (struct local){.qps = state.qps, .qps_count = state.qps_count};
+	pairs = calloc(2 * state.qps_count + 1, sizeof(*pairs));
+	fuzz_expect(pairs != NULL, "memory");
+	count = local_pairs(&local, pairs);
+	for (size_t i = 0; i < count; i++)
+		fuzz_expect(local_has_pair(pairs, count, &pairs[i].to, &pairs[i].from),
+			"each pair in both directions");
+	free(pairs);
+	rdma_free(&state);
+}
+
 static void ask(struct rtnl *nl, uint8_t what)
 {
 	struct tc_qdisc_stats stats;
@@ -190,6 +219,9 @@ static void ask(struct rtnl *nl, uint8_t what)
 		break;
 	case 6:
 		ask_links(nl, &err);
+		break;
+	case 7:
+		ask_rdma(nl, &err);
 		break;
 	}
 	fuzz_expect(memchr(err.text, 0, sizeof(err.text)) != NULL, "the error's text ends");
