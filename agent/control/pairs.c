@@ -547,6 +547,17 @@ struct pairs_changes pairs_add_local(
 	return changes;
 }
 
+struct pairs_changes pairs_remove_local(
+	struct pairs *p, const struct endpoint *local, const struct endpoint *peer)
+{
+	struct known_pair *pair = qpn_valid(local->qpn) ? find_pair(p, local) : NULL;
+	struct pairs_changes changes = {0};
+
+	if (pair && pair->source == PAIR_NETLINK && joins(pair, local, peer))
+		end_pair(p, pair, &changes);
+	return changes;
+}
+
 struct pairs_changes pairs_restore(struct pairs *p, const struct endpoint *a,
 	const struct endpoint *b, enum pair_source source)
 {

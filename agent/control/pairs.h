@@ -74,9 +74,12 @@ struct pairs_changes pairs_answer(struct pairs *p, const __be32 from[4], const s
 	uint32_t asked_qpn, uint32_t psn, uint64_t now_ns);
 
 /*
- * Add a pair that the kernel's RDMA stack knows of its own QP. Like one by CM.
+ * Add a pair that the kernel's RDMA stack knows of its own QP, like one by CM; and end it, if it is
+ * still that stack's: then its QP is gone.
  */
 struct pairs_changes pairs_add_local(
+	struct pairs *p, const struct endpoint *local, const struct endpoint *peer);
+struct pairs_changes pairs_remove_local(
 	struct pairs *p, const struct endpoint *local, const struct endpoint *peer);
 
 /*

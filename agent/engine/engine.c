@@ -11,6 +11,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "engine/local_qps.h"
 #include "engine/port.h"
 #include "engine/reload.h"
 #include "engine/require.h"
@@ -402,13 +403,18 @@ static void on_links(struct engine *engine)
 
 static int patience_ms(const struct engine *engine)
 {
-	return engine->check_due || engine->guardian_due_ns ? CHECK_EVERY_MS : AGE_EVERY_MS;
+	int local_ms = local_qps_patience_ms(engine);
+
+	if (engine->check_due || engine->guardian_due_ns)
+		return CHECK_EVERY_MS;
+	return local_ms < AGE_EVERY_MS ? local_ms : AGE_EVERY_MS;
 }
 
 static void serve(struct engine *engine)
 {
 	uint64_t check_ns = 0, age_ns = engine_now_ns() + AGE_EVERY_MS * MS_NS;
 
+	local_qps_turn(engine, engine_now_ns());
 	while (!engine->release) {
 		const struct watch watches[] = {
 			{engine->signal_fd, on_signal},
@@ -433,6 +439,7 @@ static void serve(struct engine *engine)
 			check_ports(engine);
 		}
 		replace_guardian(engine, now);
+		local_qps_turn(engine, now);
 		if (now >= age_ns) {
 			look_over_ports(engine);
 			age_ns = now + AGE_EVERY_MS * MS_NS;

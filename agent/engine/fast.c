@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "control/pairs.h"
 #include "control/reaction.h"
 #include "engine/gates.h"
 #include "netlink/rtnl.h"
@@ -27,8 +26,9 @@ enum {
 	ROUND_LOOKS_MAX = 16,
 	CHANGES_MAX = 512,		  /* rates sent in one go */
 	SCAN_NS = FAST_BEAT_MS * 1000000, /* between two looks for idle QPs */
-	RELOAD_SECONDS = 5,
-	GRACE_NS = 20000000, /* after taking a class back: no frame is still being steered */
+	CALL_SECONDS = 5,
+	LOCAL_CHANGES_MAX = 64, /* taken between two rounds */
+	GRACE_NS = 20000000,	/* after taking a class back: no frame is still being steered */
 };
 
 /*
@@ -51,12 +51,23 @@ struct port {
 	_Atomic uint32_t new_mtu_bytes;
 };
 
+/* What another thread wants done between two rounds, and waits for. */
+struct call {
+	void (*run)(struct fast *fast, const void *arg);
+	const void *arg;
+	sem_t done;
+};
+
 /* A changed policy on its way to the thread. */
 struct reload {
 	const struct policy *policy;
 	const struct fast_port *ports;
 	size_t ports_count;
-	sem_t done;
+};
+
+struct local_changes {
+	const struct fast_local_change *change;
+	size_t count;
 };
 
 struct fast {
@@ -65,8 +76,8 @@ struct fast {
 	int epoll_fd, timer_fd, gates_fd, stop_fd;
 	uint64_t gates_due_ns; /* what gates_fd is set to */
 	_Atomic bool stopping;
-	struct reload *_Atomic reload; /* to be taken up; NULL: nothing */
-	bool ticking;		       /* the timer runs at tick speed */
+	struct call *_Atomic call; /* to be taken up; NULL: nothing */
+	bool ticking;		   /* the timer runs at tick speed */
 	const struct policy *policy;
 	struct dataplane *dp;
 	struct rtnl *nl;
@@ -155,7 +166,7 @@ static void restore_pair(void *arg, const struct flow_key *flow, const struct pa
 
 	memcpy(from.addr, flow->src, sizeof(from.addr));
 	memcpy(to.addr, flow->dst, sizeof(to.addr));
-	if (pair->source != PAIR_CM && pair->source != PAIR_ANSWERS)
+	if (pair->source != PAIR_CM && pair->source != PAIR_ANSWERS && pair->source != PAIR_NETLINK)
 		return dataplane_clear_pair(fast->dp, flow); /* this policy's are added anew */
 	changes = pairs_restore(fast->pairs, &from, &to, (enum pair_source)pair->source);
 	apply_pairs(fast, &changes);
@@ -532,13 +543,11 @@ static void follow_pairs(struct fast *fast, const struct policy *before)
 }
 
 /* A changed policy: from here on the old one is not looked at. */
-static void take_reload(struct fast *fast)
+static void take_reload(struct fast *fast, const void *arg)
 {
-	struct reload *reload = atomic_exchange(&fast->reload, NULL);
+	const struct reload *reload = arg;
 	const struct policy *before = fast->policy;
 
-	if (!reload)
-		return;
 	fast->policy = reload->policy;
 	for (size_t i = 0; i < reload->ports_count; i++) {
 		struct port *port = &fast->ports[reload->ports[i].slot];
@@ -551,7 +560,21 @@ static void take_reload(struct fast *fast)
 	follow_pairs(fast, before);
 	set_scan(fast);
 	set_timer(fast, fast->ticking);
-	sem_post(&reload->done);
+}
+
+static void take_local_pairs(struct fast *fast, const void *arg)
+{
+	const struct local_changes *local = arg;
+
+	for (size_t i = 0; i < local->count; i++) {
+		const struct fast_local_change *change = &local->change[i];
+		struct pairs_changes changes;
+
+		changes = change->up
+				  ? pairs_add_local(fast->pairs, &change->local, &change->peer)
+				  : pairs_remove_local(fast->pairs, &change->local, &change->peer);
+		apply_pairs(fast, &changes);
+	}
 }
 
 /* Everything that is due now, pauses first. Polling, the ring says nothing through epoll. */
@@ -573,10 +596,16 @@ static void take_turn(struct fast *fast, bool tick)
 /* Another thread wants something. */
 static void take_call(struct fast *fast)
 {
+	struct call *call;
 	uint64_t calls;
 
-	if (read(fast->stop_fd, &calls, sizeof(calls)) > 0)
-		take_reload(fast);
+	if (read(fast->stop_fd, &calls, sizeof(calls)) < 0)
+		return;
+	call = atomic_exchange(&fast->call, NULL);
+	if (!call)
+		return;
+	call->run(fast, call->arg);
+	sem_post(&call->done);
 }
 
 static void *loop(void *arg)
@@ -768,28 +797,58 @@ void fast_stop(struct fast *fast)
 	free(fast);
 }
 
+/* Have the thread run that between two rounds; returns when it has. */
+static int call_thread(struct fast *fast, void (*run)(struct fast *fast, const void *arg),
+	const void *arg, struct qerr *err)
+{
+	struct call call = {.run = run, .arg = arg};
+	struct timespec until;
+	int late;
+
+	sem_init(&call.done, 0, 0);
+	atomic_store(&fast->call, &call);
+	if (write(fast->stop_fd, &(uint64_t){1}, sizeof(uint64_t)) < 0) {
+		atomic_store(&fast->call, NULL);
+		return qerr_set(err, -errno, "cannot wake the fast thread: %s", strerror(errno));
+	}
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += CALL_SECONDS;
+	do
+		late = sem_timedwait(&call.done, &until);
+	while (late && errno == EINTR);
+	if (late && atomic_exchange(&fast->call, NULL))
+		return qerr_set(err, -ETIMEDOUT, "the fast thread does not answer");
+	while (late && sem_wait(&call.done)) /* it has begun */
+		;
+	sem_destroy(&call.done);
+	return 0;
+}
+
 int fast_reload(struct fast *fast, const struct policy *policy, const struct fast_port *ports,
 	size_t ports_count, struct qerr *err)
 {
 	struct reload reload = {.policy = policy, .ports = ports, .ports_count = ports_count};
-	struct timespec until;
 
 	for (size_t i = 0; i < ports_count; i++)
 		if (ports[i].spec.qp_count && !rate_params_valid(&ports[i].dcqcn))
 			return qerr_set(
 				err, -EINVAL, "DCQCN's parameters do not fit the port's rate");
-	sem_init(&reload.done, 0, 0);
-	atomic_store(&fast->reload, &reload);
-	if (write(fast->stop_fd, &(uint64_t){1}, sizeof(uint64_t)) < 0)
-		return qerr_set(err, -errno, "cannot wake the fast thread: %s", strerror(errno));
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += RELOAD_SECONDS;
-	while (sem_timedwait(&reload.done, &until) && errno == EINTR)
-		;
-	if (atomic_exchange(&fast->reload, NULL))
-		return qerr_set(err, -ETIMEDOUT, "the fast thread does not answer");
-	sem_destroy(&reload.done);
-	return 0;
+	return call_thread(fast, take_reload, &reload, err);
+}
+
+int fast_local_pairs(
+	struct fast *fast, const struct fast_local_change *changes, size_t count, struct qerr *err)
+{
+	int code = 0;
+
+	for (size_t done = 0; !code && done < count; done += LOCAL_CHANGES_MAX) {
+		struct local_changes some = {.change = changes + done, .count = count - done};
+
+		if (some.count > LOCAL_CHANGES_MAX)
+			some.count = LOCAL_CHANGES_MAX;
+		code = call_thread(fast, take_local_pairs, &some, err);
+	}
+	return code;
 }
 
 void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu_bytes)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control/pairs.h"
 #include "control/rate_ctl.h"
 #include "dataplane/dataplane.h"
 #include "policy/policy.h"
@@ -73,6 +74,19 @@ void fast_port_renew(struct fast *fast, uint32_t slot, int ifindex, uint32_t mtu
  */
 int fast_reload(struct fast *fast, const struct policy *policy, const struct fast_port *ports,
 	size_t ports_count, struct qerr *err);
+
+/* What the kernel's RDMA stack says of this machine's QPs now, and did not before. */
+struct fast_local_change {
+	bool up;
+	struct endpoint local, peer;
+};
+
+/*
+ * Take in such changes, a few at a time. Returns once all are taken: 0, or -ETIMEDOUT when the
+ * thread hangs. From the thread that also calls fast_reload.
+ */
+int fast_local_pairs(
+	struct fast *fast, const struct fast_local_change *changes, size_t count, struct qerr *err);
 
 const struct fast_gauges *fast_gauges(const struct fast *fast);
 

@@ -37,6 +37,13 @@ struct engine_port {
 	bool tags_hidden; /* its NIC takes off the VLAN tags that the policy goes by first */
 };
 
+/* The last look at this machine's QPs. */
+struct local_qps {
+	uint64_t looked_ns; /* 0: there was none */
+	uint64_t unknown;   /* frames that had found no pair by then */
+	int code;	    /* how it went */
+};
+
 struct engine {
 	struct instance *instance;
 	const struct policy *policy;
@@ -62,6 +69,7 @@ struct engine {
 	bool check_due;		  /* the ports may have changed */
 	bool queues_due;	  /* and queues of ours */
 	uint64_t guardian_due_ns; /* start another then; 0: there is one */
+	struct local_qps local_qps;
 	int signal_fd;
 	int gone_fd;  /* eventfd: a qdisc of ours died */
 	int links_fd; /* rtnetlink: some link changed */

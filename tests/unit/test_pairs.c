@@ -688,6 +688,20 @@ static void answers_do_not_touch_what_others_told(void **state)
 	assert_peer(p, local, peer);
 }
 
+static void local_pair_ends_when_its_qp_is_gone_and_only_then(void **state)
+{
+	struct pairs *p = *state;
+	struct endpoint local = at(&h1, 0x11), peer = at(&h2, 0x12), other = at(&h2, 0x13);
+
+	assert_nothing(pairs_remove_local(p, &local, &peer));
+	assert_only(pairs_add_local(p, &local, &peer), PAIRS_UP, local, peer);
+	assert_nothing(pairs_remove_local(p, &local, &other));
+	assert_only(pairs_remove_local(p, &peer, &local), PAIRS_DOWN, local, peer);
+	connect_pair(p, &h1, 0x11, &h2, 0x12);
+	assert_nothing(pairs_remove_local(p, &local, &peer));
+	assert_peer(p, local, peer);
+}
+
 static void pair_by_answers_gives_way_to_what_others_tell(void **state)
 {
 	struct pairs *p = *state;
@@ -823,6 +837,7 @@ int main(void)
 		TABLE_TEST(answers_for_which_two_qps_could_be_meant_make_none),
 		TABLE_TEST(pair_by_answers_ends_when_others_contradict_it),
 		TABLE_TEST(answers_do_not_touch_what_others_told),
+		TABLE_TEST(local_pair_ends_when_its_qp_is_gone_and_only_then),
 		TABLE_TEST(pair_by_answers_gives_way_to_what_others_tell),
 		TABLE_TEST(answers_of_an_ended_connection_say_nothing_for_a_while),
 		cmocka_unit_test(answers_of_twins_lead_to_no_wrong_pair),
