@@ -18,6 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "lab")]
 import egress_cases  # noqa: E402
 import kernel_cases  # noqa: E402
 import loop_cases  # noqa: E402
+import pair_cases  # noqa: E402
 import rxe_cases  # noqa: E402
 from debian import Unreachable  # noqa: E402
 from frames import BLAST  # noqa: E402
@@ -34,8 +35,9 @@ PROGRAMS = [
 DATA = {f"root/{name}": ROOT / name for name in ("tests/vectors", "tests/captures", "policies")}
 GROUPS = {
     "kernel": kernel_cases.run_cases, "rxe": rxe_cases.run_cases, "egress": egress_cases.run_cases,
+    "pairs": pair_cases.run_cases,
 }  # fmt: skip
-STOCK_ONLY = ("rxe", "egress")  # one kind of guest will do
+STOCK_ONLY = ("rxe", "egress", "pairs")  # one kind of guest will do
 LOOP = "loop"  # with guests of several kernels
 TCX_KERNEL = "6.12"
 
