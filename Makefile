@@ -156,7 +156,7 @@ vm: deps $(BUILD)/deps-vm    ## quench on stock kernels and between soft-RoCE gu
 	@$(MAKE) --no-print-directory all $(VM_TOOLS) $(UNIT) $(PROG)
 	@tests/vm/vm.py
 
-vm-all: deps $(BUILD)/deps-vm    ## the same with every test and every kind of guest; takes longer
+vm-all: deps $(BUILD)/deps-vm    ## the same with every test and kind of guest, and the whole loop on a machine that has nothing else to do
 	@$(MAKE) --no-print-directory all $(VM_TOOLS) $(UNIT) $(PROG)
 	@tests/vm/vm.py --all
 
