@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/answer.h"
 #include "engine/instance.h"
 #include "observe/control.h"
 #include "observe/snapshot.h"
@@ -16,18 +17,6 @@ static const char help[] =
 	"was learned, packets, CE marks, CNPs, NAKs, PSN gaps, and the rate if DCQCN limits it; "
 	"and "
 	"iWARP connections, with what their segments begin with.";
-
-static const char *text_of(const json_t *doc, const char *key)
-{
-	const char *text = json_string_value(json_object_get(doc, key));
-
-	return text ? text : "-";
-}
-
-static json_int_t number_of(const json_t *doc, const char *key)
-{
-	return json_integer_value(json_object_get(doc, key));
-}
 
 static void print_rate(const json_t *flow)
 {

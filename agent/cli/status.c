@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "cli/answer.h"
 #include "engine/instance.h"
 #include "observe/control.h"
 
@@ -13,17 +14,6 @@ static const char status_help[] = "Show the agent's ports: role, XDP mode as the
 				  "it, bytes queued, marks and CNPs.";
 static const char events_help[] =
 	"Show what happened lately: ports that went and came back, queues that were mended.";
-static const char *text_of(const json_t *doc, const char *key)
-{
-	const char *text = json_string_value(json_object_get(doc, key));
-
-	return text ? text : "-";
-}
-
-static json_int_t number_of(const json_t *doc, const char *key)
-{
-	return json_integer_value(json_object_get(doc, key));
-}
 
 static json_int_t total_occupancy(const json_t *port)
 {
