@@ -30,7 +30,7 @@ MTU, LARGE_MTU = 1500, 4200
 GONE, BACK = "the interface is gone", "is back; set up again"
 MADE_AGAIN = "somebody deleted queues of ours; made again"
 FILTER_MADE_AGAIN = "somebody deleted our filter; made again"
-SINK_CLASS = 0x90000031  # of each of our trees
+BEST_EFFORT_CLASS = 0x90000030  # of quench's tree
 GUEST = "h9"  # a namespace that comes and goes
 
 # In the tree of gw's port r1: the leaf of what came in by h1, and the gate of the class.
@@ -408,11 +408,13 @@ def test_another_kind(cases: Cases, lab: Lab) -> None:
 
 
 def drop_some(lab: Lab, device: str) -> None:
-    """Frames for the queue that holds nothing: HTB goes by a priority that names a class of its own."""
+    """Frames for best effort while its queue holds nothing: HTB goes by a priority that names a class."""
+    leaf = f"qdisc change dev {device} parent 9000:30 handle 9031: bfifo limit"
+    shown = json.loads(lab.run("gw", "tc", "-j", "qdisc", "show", "dev", device, "handle", "9031:"))
 
     def send() -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, struct.pack("=I", SINK_CLASS))
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, struct.pack("=I", BEST_EFFORT_CLASS))
             s.bind((device, 0))
             for _ in range(10):
                 try:
@@ -420,7 +422,9 @@ def drop_some(lab: Lab, device: str) -> None:
                 except OSError as refused:
                     expect_equal(refused.errno, errno.ENOBUFS, "what the kernel says of a dropped frame")
 
+    lab.tc("gw", f"{leaf} 1")
     in_namespace(lab.namespace("gw"), send)
+    lab.tc("gw", f"{leaf} {shown[0]['options']['limit']}")
 
 
 def queue_drops(lab: Lab) -> int:
