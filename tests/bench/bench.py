@@ -13,6 +13,7 @@ import control  # noqa: E402
 import gateway  # noqa: E402
 import growth  # noqa: E402
 import loop  # noqa: E402
+import pauses  # noqa: E402
 import programs  # noqa: E402
 from harness import QUICK_ROOM, Group, run_group  # noqa: E402
 from lab import LabError  # noqa: E402
@@ -20,7 +21,9 @@ from lab import LabError  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 JSON, TABLE = ROOT / "build/bench.json", ROOT / "build/bench.md"
 
-GROUPS: list[Group] = [*programs.GROUPS, *gateway.GROUPS, *control.GROUPS, *loop.GROUPS, *growth.GROUPS]
+GROUPS: list[Group] = [
+    *programs.GROUPS, *gateway.GROUPS, *control.GROUPS, *pauses.GROUPS, *loop.GROUPS, *growth.GROUPS,
+]  # fmt: skip
 
 
 def say(text: str) -> None:
@@ -59,7 +62,7 @@ def run_all(groups: list[Group], quick: bool) -> tuple[list[dict], list[str]]:
     for group in groups:
         try:
             rows += run_group(group, quick, say)
-        except (LabError, OSError, ValueError, subprocess.SubprocessError) as fault:
+        except (LabError, OSError, RuntimeError, ValueError, subprocess.SubprocessError) as fault:
             faults.append(f"{group.name}: {fault}")
     return rows, faults
 

@@ -87,6 +87,26 @@ static inline void cable_send(int fd, const struct frame *frame)
 		err(1, "cannot send");
 }
 
+/* Ask the kernel to say when each frame arrived or left, by CLOCK_REALTIME. */
+static inline void stamps_on(int fd)
+{
+	if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &(int){1}, sizeof(int)))
+		err(1, "cannot have frames stamped");
+}
+
+static inline uint64_t stamp_ns(struct msghdr *message)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(message);
+	struct timespec ts;
+
+	for (; c; c = CMSG_NXTHDR(message, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+			memcpy(&ts, CMSG_DATA(c), sizeof(ts));
+			return (uint64_t)ts.tv_sec * 1000000000ull + ts.tv_nsec;
+		}
+	errx(1, "a frame without a stamp");
+}
+
 static inline int latency_compare(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;

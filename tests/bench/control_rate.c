@@ -6,14 +6,7 @@
 // Each CNP finds the QP at line rate and the agent at rest. p50, p99 and the largest as JSON on
 // standard output.
 #include "control_latency.h"
-
-#include <fcntl.h>
-#include <libmnl/libmnl.h>
-#include <linux/pkt_sched.h>
-#include <linux/rtnetlink.h>
-#include <sched.h>
-#include <stdbool.h>
-#include <unistd.h>
+#include "control_news.h"
 
 #include "quench/abi.h"
 
@@ -26,54 +19,16 @@ struct bench {
 	int news; /* what the kernel says of classes */
 };
 
-/* A netlink socket in the network namespace of the agent, which this process moves to. */
-static int news_open(uint64_t agent_pid)
-{
-	const struct timeval patience = {.tv_usec = PATIENCE_MS * 1000};
-	struct sockaddr_nl all = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_TC};
-	char path[64];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%llu/ns/net", (unsigned long long)agent_pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || setns(fd, CLONE_NEWNET))
-		err(1, "%s", path);
-	close(fd);
-	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&all, sizeof(all)) ||
-		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)))
-		err(1, "cannot listen to the kernel");
-	return fd;
-}
-
-static const struct nlattr *attribute(const struct nlattr *attr, const void *end, uint16_t type)
-{
-	for (; mnl_attr_ok(attr, (int)((const char *)end - (const char *)attr));
-		attr = mnl_attr_next(attr))
-		if (mnl_attr_get_type(attr) == type)
-			return attr;
-	return NULL;
-}
-
 /* The rate in the notification of a QP class's change; 0 if it is about anything else. */
 static uint64_t rate_of(const struct nlmsghdr *nlh)
 {
 	const struct tcmsg *tcm = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *options, *parameters;
 	const struct tc_htb_opt *htb;
 
 	if (nlh->nlmsg_type != RTM_NEWTCLASS || TC_H_MIN(tcm->tcm_handle) < MINOR_QP)
 		return 0;
-	options = attribute(mnl_nlmsg_get_payload_offset(nlh, sizeof(*tcm)),
-		mnl_nlmsg_get_payload_tail(nlh), TCA_OPTIONS);
-	if (!options)
-		return 0;
-	parameters = attribute(mnl_attr_get_payload(options),
-		(const char *)options + mnl_attr_get_len(options), TCA_HTB_PARMS);
-	if (!parameters)
-		return 0;
-	htb = mnl_attr_get_payload(parameters);
-	return htb->rate.rate * 8ull;
+	htb = news_option(nlh, TCA_HTB_PARMS);
+	return htb ? htb->rate.rate * 8ull : 0;
 }
 
 /* The QP's next rate; 0 if there is none within PATIENCE_MS. */
@@ -145,7 +100,7 @@ int main(int argc, char **argv)
 	if (argc != 6)
 		errx(2, "usage: control_rate DEVICE AGENT_PID LINE_RATE_BPS SAMPLES CNP_HEX");
 	bench.cable = cable_open(argv[1], 0);
-	bench.news = news_open(read_number(argv[2], UINT32_MAX));
+	bench.news = news_open(read_number(argv[2], UINT32_MAX), PATIENCE_MS);
 	bench.line_rate_bps = read_number(argv[3], UINT64_MAX);
 	samples = read_number(argv[4], SAMPLES_MAX);
 	frame_read_hex(&bench.cnp, argv[5]);

@@ -26,7 +26,7 @@ sys.path[:0] = [str(TESTS / "bench"), str(TESTS / "lab")]
 from frames import DSCP_ROCE, ECT0, Way, data_frame, ip_header, mac_bytes  # noqa: E402
 from harness import Group, Measure, Row  # noqa: E402
 from lab import (  # noqa: E402
-    ROOT, STOP_S, Lab, Port, expect, expect_equal, policy_with, running, shaper, wait_until,
+    ROOT, STOP_S, Lab, Port, expect, expect_equal, policy_with, policy_with_pfc, running, shaper, wait_until,
 )  # fmt: skip
 
 TOOL = ROOT / "build/bench/gateway"
@@ -49,7 +49,7 @@ DISCARD_PORT = 9
 HELD_FRAMES = 128  # behind the closed gate
 
 QPS = 1000
-BUDGET, BUDGET_GATE = 1.25, 2
+BUDGET, BUDGET_PFC, BUDGET_GATE = 1.25, 1.35, 2
 FRAMES, FRAMES_QUICK = 50_000, 20_000
 ROUNDS, ROUNDS_QUICK = 25, 5
 
@@ -116,6 +116,12 @@ def start_agent(lab: Lab) -> None:
     expect_equal(modes, dict.fromkeys(PORTS, "native"), "XDP modes")
 
 
+def start_pfc_agent(lab: Lab) -> None:
+    """The same with PFC, whose marks no queue ever reaches."""
+    lab.base_policy = policy_with_pfc(lab.base_policy, "16MiB", "8MiB")
+    start_agent(lab)
+
+
 def leave_queues(lab: Lab) -> None:
     """The queues of an agent that is no more, without its programs: a filter of the kernel's own
     puts RoCE into its class."""
@@ -151,6 +157,7 @@ KINDS = {
     "htb": Kind(make_htb, queues=False),
     "queues": Kind(leave_queues),
     "quench": Kind(start_agent, empty_xdp=False),
+    "pfc quench": Kind(start_pfc_agent, empty_xdp=False),
     "bridged queues": Kind(leave_queues, bridged=True),
     "bridged quench": Kind(start_agent, bridged=True, empty_xdp=False),
 }
@@ -271,6 +278,7 @@ class Comparison(NamedTuple):
         load = self.ours.load
         words = ["bridged" if KINDS[self.ours.kind].bridged else "routed", f"{load.size:,} B",
                  f"{load.qps:,} QP{'s' if load.qps > 1 else ''}"]  # fmt: skip
+        words += ["PFC"] if self.ours.kind.startswith("pfc") else []
         words += [f"{load.cpus} CPUs into one port"] if load.cpus > 1 else []
         name = f"gateway: {', '.join(words)}"
         return Row(name, "ns/frame", self.ours.key, self.other.key, self.other_name, self.budget)
@@ -290,6 +298,8 @@ COMPARISONS = [
     beside_queues(USUAL),
     beside_queues(Load(4094, QPS)),
     beside_queues(USUAL, "bridged "),
+    Comparison(Point("pfc quench", USUAL), Point("queues", USUAL), "empty XDP, same queues", BUDGET_PFC),
+    Comparison(Point("pfc quench", USUAL), QUENCH, "quench without PFC"),
     Comparison(QUENCH, Point("htb", USUAL), "empty XDP, one HTB"),
     Comparison(QUENCH, Point("none", USUAL), "no XDP, no queues"),
     Comparison(QUENCH, Point("alone", USUAL), "making and counting alone"),

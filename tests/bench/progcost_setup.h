@@ -341,6 +341,8 @@ static void fill_maps(void)
 	put(map_fd(&first, "qp_free"), &(__u32){0}, &(__u64){0});
 	put(map_fd(&first, "qp_pools"), &(__u32){SLOT_MEASURED},
 		&(struct qp_pool){.tail = QP_POOL});
+	put(map_fd(&first, "pauses"), &(__u32){SLOT_INGRESS},
+		&(struct port_pauses){.xoff = 1 << ROCE_CLASS, .told = 1 << ROCE_CLASS});
 	admit_roce_port();
 }
 
@@ -365,7 +367,8 @@ static void configure(const struct bench *b)
 		.reaction_class = ROCE_CLASS,
 		.generation = 1,
 	};
-	const struct port_conf ingress = {.slot = SLOT_INGRESS, .flags = PORT_ARMED};
+	const struct port_conf ingress = {
+		.slot = SLOT_INGRESS, .flags = PORT_ARMED, .pausing = 1 << ROCE_CLASS};
 	struct conf conf = {.now_ns = clock_ns(CLOCK_MONOTONIC),
 		.cnp_interval_ns = an_hour_ns,
 		.slots = SLOTS,
@@ -378,6 +381,7 @@ static void configure(const struct bench *b)
 	conf.classes[ROCE_CLASS] = (struct class_conf){.kmin_bytes = mark_above_bytes,
 		.kmax_bytes = mark_above_bytes,
 		.limit_bytes = LIMIT_BYTES,
+		.xoff_bytes = b->deep ? 0 : LIMIT_BYTES,
 		.ecn = 1};
 	put(map_fd(b, "conf_map"), &(__u32){0}, &conf);
 	put_port(b, LOOPBACK, &measured); /* where XDP's frames are */

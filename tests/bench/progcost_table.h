@@ -113,7 +113,7 @@ struct bench {
 
 	__u32 port_flags;
 	bool local; /* the frame came in by no port */
-	bool deep;  /* the queue is above kmax */
+	bool deep;  /* the queue is above kmax, and above XOFF: the peer is paused */
 
 	struct port_stats stats; /* added by each frame */
 	const char *map;	 /* of the flow's record: here, after a walk, one packet each */
@@ -217,6 +217,10 @@ static struct bench benches[] = {
 	TC_PASSES("notify_mark", "quench_tc_ahead", DATA, .port_flags = PORT_NOTIFY_EGRESS,
 		.flows = 1, .deep = true,
 		.stats = {.ce_marked = 1, .cnp_suppressed[CNP_SUPPRESSED_INTERVAL] = 1}),
+	TC_PASSES("pauses_data", "quench_tc_ahead", DATA, .port_flags = PORT_PAUSES),
+	TC_PASSES("pauses_data_over", "quench_tc_ahead", DATA, .port_flags = PORT_PAUSES,
+		.deep = true),
+	TC_PASSES("pauses_tcp", "quench_tc_ahead", TCP, .port_flags = PORT_PAUSES),
 	TC_PASSES("notify_tcp", "quench_tc_ahead", TCP, .port_flags = PORT_NOTIFY_EGRESS),
 	TC_PASSES("ingress_data", "quench_tc_ingress", DATA,
 		.port_flags = PORT_NOTIFY_INGRESS | PORT_ARMED),

@@ -46,7 +46,7 @@ XDP = [
     row("XDP: ACK, known flow", "xdp_ack", EMPTY_XDP, 7),
     row("XDP: CNP, known pair", "xdp_cnp", EMPTY_XDP, 10),
     row("XDP: CNP, known pair, event to the agent", "xdp_cnp_event", CNP_ALONE, 5),
-    row("XDP: PFC frame, ends here", "xdp_pfc", EMPTY_XDP, 3),
+    row("XDP: PFC frame, ends here", "xdp_pfc", EMPTY_XDP, 12),
     row("XDP: TCP", "xdp_tcp", budget=OTHER_NS),
     row("XDP: TCP", "xdp_tcp", FILTER_TCP, 2.25),
 ]
@@ -79,6 +79,9 @@ HOOKS = [
     row("tc egress: any frame without our mark", "egress_data", EMPTY_TC, 1.35),
     row("tc egress: clone becomes a CNP", "egress_morph", EMPTY_TC, 18),
     row("tc egress: clone becomes a CNP over IPv6", "egress_morph_ipv6", EMPTY_TC, 23),
+    row("tc ahead: data below XOFF", "pauses_data", EMPTY_TC, 4),
+    row("tc ahead: data above XOFF, the peer paused", "pauses_data_over", EMPTY_TC, 4),
+    row("tc ahead: TCP", "pauses_tcp", EMPTY_TC, 3),
     row("tc notify: data below Kmin", "notify_data", EMPTY_TC, 2.8),
     row("tc notify: data above Kmax, marked, a CNP just sent", "notify_mark", EMPTY_TC, 7.75),
     row("tc notify: TCP", "notify_tcp", EMPTY_TC, 2.25),

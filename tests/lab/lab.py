@@ -754,6 +754,15 @@ def policy_with(text: str, **values: object) -> str:
     return text
 
 
+def policy_with_pfc(text: str, xoff: str, xon: str) -> str:
+    """The policy with PFC in its only class."""
+    marks = f"pfc: {{xoff: {xoff}, xon: {xon}}}"
+    text, found = re.subn(r"^( +)(limit: \S+.*)$", rf"\1\2\n\1{marks}", text, flags=re.M)
+    if found != 1:
+        raise LabError(f"the policy has {found} classes with a limit, not one")
+    return text
+
+
 def shaper(device: str, rate_bps: int, buffer_bytes: int, quantum: int = FRAME_BYTES_MAX) -> list[str]:
     """An HTB of one class with a bfifo, as lines for tc. A burst is what 1 ms sends."""
     burst = rate_bps // 8 // 1000

@@ -32,7 +32,8 @@ from frames import (  # noqa: E402
 )  # fmt: skip
 from lab import (  # noqa: E402
     BOTTLENECK_BPS, METRICS_PORT, NOISE_PORT, RCPEER, READY_S, RECEIVER_ADDRESS, RETURN_BPS, ROOT,
-    Cases, Lab, LabError, Port, Traffic, expect, expect_equal, in_namespace, policy_with, run, wait_until,
+    Cases, Lab, LabError, Port, Traffic, expect, expect_equal, in_namespace,
+    policy_with, policy_with_pfc, run, wait_until,
 )  # fmt: skip
 
 RESULTS = ROOT / "build/pfc.json"
@@ -460,8 +461,10 @@ def hostile_frames(count: int) -> list[bytes]:
     for i in range(count):
         times = {p: dice.randrange(1, 0x10000) for p in range(8)}
         vector = dice.randrange(0x10000)
-        size = dice.choice((34, 60, dice.randrange(60, 1500)))
-        rest = {"vector": vector & ~obeyed, "size": size} if i % 2 else {"vector": vector | obeyed, **dice.choice(faults)()}
+        if i % 2:
+            rest = {"vector": vector & ~obeyed, "size": dice.choice((34, 60, dice.randrange(60, 1500)))}
+        else:
+            rest = {"vector": vector | obeyed, **dice.choice(faults)()}
         frames.append(pfc_frame(times, src=mac(), **rest))
     return frames
 
@@ -588,7 +591,8 @@ class Flood:
 
 
 def _spread(name: str, times_s: list[float]) -> dict[str, float]:
-    return {f"{name}_ms_p50": round(statistics.median(times_s) * 1e3, 3), f"{name}_ms_max": round(max(times_s) * 1e3, 3)}
+    figures = {"p50": statistics.median(times_s), "max": max(times_s)}
+    return {f"{name}_ms_{key}": round(value * 1e3, 3) for key, value in figures.items()}
 
 
 def test_floods(cases: Cases, flood: Flood, seconds: float, results: dict) -> None:
@@ -637,9 +641,8 @@ def floods(cases: Cases, long: bool, results: dict) -> None:
 
 def incast_policy(lab: Lab, ecn: bool) -> str:
     """PFC in the class, and a lossy class beside it; without ECN nobody slows for anything else."""
-    marks = f"pfc: {{xoff: {XOFF_BYTES}B, xon: {XON_BYTES}B}}"
     text = policy_with(lab.base_policy, limit=f"{INCAST_LIMIT >> 10}KiB", kmax=f"{KMAX_BYTES}B")
-    text = re.sub(r"^( +)(limit: \S+.*)$", rf"\1\2\n\1{marks}", text, count=1, flags=re.M)
+    text = policy_with_pfc(text, f"{XOFF_BYTES}B", f"{XON_BYTES}B")
     bulk = f"  - {{name: bulk, priority: {LOSSY}, dscp: [{DSCP_LOSSY}], kind: lossy, limit: {LIMIT}}}\n"
     text = re.sub(r"^(cnp:)", bulk + r"\1", text, count=1, flags=re.M)
     if ecn:
