@@ -39,22 +39,14 @@ def write(lab: Lab, node: str, text: str) -> None:
     lab.base_policy = base
 
 
-def held(pids: set[int], kind: str) -> int:
-    """How many BPF objects of that kind the processes hold."""
-    objects = json.loads(run("bpftool", "-j", kind))
-    return sum(any(owner["pid"] in pids for owner in each.get("pids", [])) for each in objects)
-
-
 def leaks(lab: Lab) -> dict[str, int]:
     """What an agent could leave more of with each reload."""
     qdiscs = lab.run("gw", "tc", "qdisc", "show")
     classes = sum(lab.run("gw", "tc", "class", "show", "dev", port).count("\n") for port in ("r1", "h1"))
     filters = lab.run("gw", "tc", "filter", "show", "dev", "r1").count("\n")
-    pids = {job.process.pid for job in lab.agents.values()}
     return {
         "qdiscs": qdiscs.count("\n"), "classes": classes, "filters": filters,
-        "programs": held(pids, "prog"),
-        "maps": held(pids, "map"),
+        "pins": sum(1 for _ in (lab.directory / "bpf").rglob("*")),
     }  # fmt: skip
 
 
@@ -79,8 +71,8 @@ def test_under_load(cases: Cases, lab: Lab, reloads: int) -> None:
             expect_equal(result[key], 0, key)
         expect_equal((ends["naks"], ends["order_violations"]), (0, 0), "NAKs, order violations")
     with cases.case("reload_leaks_nothing"):
-        expect(found["programs"] and found["maps"], f"nothing to compare: {found}")
-        expect_equal(leaks(lab), found, "queues, filters, programs and maps")
+        expect(all(found.values()), f"nothing to compare: {found}")
+        expect_equal(leaks(lab), found, "queues, filters and pins")
         expect_equal(Footprint(lab).fds, feet.fds, "descriptors")
         growth = Footprint(lab).growth_kb(feet)
         cases.note(f"memory grew by {max(growth.values())} KB")
