@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void pause_look(
 	walk->full |= 1u << cls;
 	if (p && p->closed >> cls & 1)
 		return; /* the agent looks again when it opens the gate */
-	wait = (__u64)(leaf.backlog_bytes - c->xon_bytes) * out->byte_ps / 1000;
+	wait = (__u64)(leaf.backlog_bytes - c->xon_bytes) * out->byte_ps / 1000 + 1;
 	if (wait > walk->wait_ns[cls])
 		walk->wait_ns[cls] = wait;
 }

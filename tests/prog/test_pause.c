@@ -664,6 +664,36 @@ static void leaf_that_drains_below_xon_is_an_event(void **state)
 	assert_int_equal(pauses[PORT_SLOT].changed, 1);
 }
 
+static void set_marks_below_the_leaf(struct conf *conf)
+{
+	set_marks(conf);
+	conf->classes[ROCE_CLASS].xon_bytes = LEAVES * SENT_BYTES - 1;
+}
+
+/* A byte takes no nanosecond there, yet it is time to wait for. */
+static void leaf_a_byte_above_xon_on_a_fast_link_is_looked_at_again(void **state)
+{
+	struct port_conf out = {.slot = AWAY_SLOT,
+		.flags = TRUSTS_BOTH | PORT_PAUSES,
+		.generation = 1,
+		.byte_ps = 80};
+	__u64 end_ns = now_ns() + ANSWER_MS * 1000000ull;
+	__u32 *xoff = &pauses[PORT_SLOT].xoff;
+
+	(void)state;
+	port_set(out_port, &out);
+	set_pfc_conf(set_marks_below_the_leaf);
+	run_leaving(1002, in_port, false);
+	usleep(20000); /* it has been looked at, and was full */
+	assert_int_equal(__atomic_load_n(xoff, __ATOMIC_ACQUIRE), 1 << ROCE_CLASS);
+	shell("tc qdisc change dev out0 parent 9000:13 handle 9013: tbf rate 1gbit burst 100000 "
+	      "limit 1000000");
+	fill_leaf(0);
+	while (__atomic_load_n(xoff, __ATOMIC_ACQUIRE) && now_ns() < end_ns)
+		;
+	assert_int_equal(*xoff, 0);
+}
+
 /* What the kernel is told about a frame at in1 that is not finished. */
 static const struct arrival {
 	const char *what;
@@ -748,6 +778,7 @@ int main(void)
 		gateway_test(leaf_past_its_mark_pauses_nobody_for_a_reason_that_is_counted),
 		gateway_test(xoff_whose_clone_cannot_be_sent_is_left_to_the_agent),
 		gateway_test(leaf_that_drains_below_xon_is_an_event),
+		gateway_test(leaf_a_byte_above_xon_on_a_fast_link_is_looked_at_again),
 		gateway_test(frame_that_arrives_makes_the_whole_pfc_frame_or_none),
 	};
 
