@@ -102,6 +102,12 @@ static void gate_kick(struct gates *gates, const struct gate_port *port)
 	link_kick(gates->kick_fd, port->conf.ifindex, TREE_CLASS(TREE_ROOT, MINOR_SINK));
 }
 
+/* A gate that is not there, or whose port is not, is as good as open. */
+static bool gate_is_shut(int code)
+{
+	return code && code != -ENOENT && code != -ENODEV;
+}
+
 static void gate_open(struct gates *gates, struct gate_port *port, uint32_t cls)
 {
 	uint64_t moves_ns = 2ull * tree_longest_frame(&port->conf.spec) * port->conf.byte_ps / 1000;
@@ -115,7 +121,7 @@ static void gate_open(struct gates *gates, struct gate_port *port, uint32_t cls)
 				&port->counters[cls].escaped_bytes, stats.bytes - gate->sent_bytes);
 		gate->sent_bytes = stats.bytes;
 	}
-	if (gate_change(gates, port, cls, false)) {
+	if (gate_is_shut(gate_change(gates, port, cls, false))) {
 		now = clock_ns();
 		gate->pause = (struct pause){now, now + RETRY_NS};
 		return;
@@ -185,7 +191,7 @@ static void note_xoffs(struct gates *gates, struct gate_port *port, uint32_t cla
 		const struct gate *gate;
 		char why[64] = "";
 
-		if (!(classes >> cls & 1) || at >= SLOTS_MAX ||
+		if (!(classes >> cls & 1) || at >= SLOTS_MAX || port->counters[cls].xoff_since_ns ||
 			now < port->noted_ns[cls] + NOTE_EVERY_NS)
 			continue;
 		port->noted_ns[cls] = now;
@@ -332,9 +338,12 @@ void gates_look_over(struct gates *gates, uint64_t now_ns)
 	for (uint32_t slot = 0; slot < SLOTS_MAX; slot++) {
 		struct gate_port *port = &gates->ports[slot];
 
-		if (!port->conf.ifindex)
+		if (!port->pauses || !port->conf.ifindex)
 			continue;
-		gates_news(gates, slot, now_ns);
+		take(&port->pauses->arrived);
+		take(&port->pauses->changed);
+		gates_hear(gates, port, now_ns);
+		say(gates, port);
 		if (gates->policy->pfc.watchdog.big_red_switch)
 			gates_watch(gates, port, now_ns);
 		if (affordable(gates, port, now_ns) || now_ns < port->alarm_ns)
@@ -350,6 +359,9 @@ void gates_renew(struct gates *gates, uint32_t slot, int ifindex, uint32_t mtu_b
 {
 	struct gate_port *port = &gates->ports[slot];
 
+	if (ifindex == port->conf.ifindex) /* some of them may be the old ones */
+		for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++)
+			gate_force_open(gates, port, cls);
 	port->conf.ifindex = ifindex;
 	port->conf.spec.mtu_bytes = mtu_bytes;
 	memset(port->gates, 0, sizeof(port->gates));
@@ -363,6 +375,7 @@ void gates_renew(struct gates *gates, uint32_t slot, int ifindex, uint32_t mtu_b
 		count_pause(&port->counters[cls], clock_ns());
 	if (ifindex)
 		gates_hear(gates, port, clock_ns());
+	look_for_xon(gates);
 }
 
 static void follow_port(struct gates *gates, const struct fast_port *conf)
@@ -372,10 +385,10 @@ static void follow_port(struct gates *gates, const struct fast_port *conf)
 	if (!port->pauses)
 		return;
 	port->conf = *conf;
+	if (!conf->ifindex)
+		return;
 	for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++)
-		if (!(conf->obeyed >> gates->policy->classes[cls].priority & 1))
-			gate_force_open(gates, port, cls);
-	gates_hear(gates, port, clock_ns());
+		gates_judge(gates, port, cls, clock_ns());
 	gates_watch(gates, port, clock_ns());
 }
 

@@ -65,6 +65,9 @@ void gates_watch(struct gates *gates, struct gate_port *port, uint64_t now_ns);
 /* The watchdog's look at a port, when it is due. */
 void gates_watch_run(struct gates *gates, struct gate_port *port, uint64_t now_ns);
 
+/* Do to the class what policy says about its storm, if it is in one and obeys pauses at all. */
+void gates_judge(struct gates *gates, struct gate_port *port, uint32_t cls, uint64_t now_ns);
+
 /* Are the peer's pauses of this class ignored? */
 bool gates_ignored(const struct gate_port *port, uint32_t cls);
 

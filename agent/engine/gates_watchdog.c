@@ -35,14 +35,23 @@ bool gates_ignored(const struct gate_port *port, uint32_t cls)
 	return port->pauses->stormed >> cls & 1;
 }
 
-static void mitigate(struct gates *gates, struct gate_port *port, uint32_t cls, uint64_t now_ns)
+static bool obeys(const struct gates *gates, const struct gate_port *port, uint32_t cls)
 {
-	enum watchdog_mitigation what =
-		watchdog_mitigation(&port->gates[cls].watchdog, &gates->policy->pfc.watchdog);
+	return port->conf.obeyed >> gates->policy->classes[cls].priority & 1;
+}
 
+void gates_judge(struct gates *gates, struct gate_port *port, uint32_t cls, uint64_t now_ns)
+{
+	struct watchdog *watchdog = &port->gates[cls].watchdog;
+	enum watchdog_mitigation what = MITIGATE_NONE;
+
+	if (obeys(gates, port, cls))
+		what = watchdog_mitigation(watchdog, &gates->policy->pfc.watchdog);
+	else
+		*watchdog = (struct watchdog){};
 	set_bit(&port->pauses->stormed, cls, what != MITIGATE_NONE);
 	set_bit(&port->pauses->dropped, cls, what == MITIGATE_DROP);
-	if (what != MITIGATE_NONE)
+	if (what != MITIGATE_NONE || !obeys(gates, port, cls))
 		gate_force_open(gates, port, cls);
 	else
 		gates_hear(gates, port, now_ns);
@@ -116,14 +125,14 @@ static bool look(struct gates *gates, struct gate_port *port, uint32_t cls, uint
 	bool news;
 
 	if (!take_sample(gates, port, cls, now_ns, &sample))
-		return false;
+		return gate->watchdog.storm || pause_is_closed(&gate->pause);
 	change = watchdog_look(&gate->watchdog, &gates->policy->pfc.watchdog, &sample);
 	if (change == WATCHDOG_STORM)
 		on_storm(gates, port, cls, &sample);
 	if (change == WATCHDOG_RESTORE)
 		on_restore(gates, port, cls, &sample);
 	if (change != WATCHDOG_NONE)
-		mitigate(gates, port, cls, now_ns);
+		gates_judge(gates, port, cls, now_ns);
 	news = sample.xoffs != gate->watched_xoffs;
 	gate->watched_xoffs = sample.xoffs;
 	if (news || gate->watchdog.storm || pause_is_closed(&gate->pause))
@@ -137,7 +146,7 @@ static bool look_at_all(struct gates *gates, struct gate_port *port, uint64_t no
 	bool more = false;
 
 	for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++)
-		if (port->conf.obeyed >> gates->policy->classes[cls].priority & 1)
+		if (obeys(gates, port, cls))
 			more |= look(gates, port, cls, now_ns);
 	return more;
 }
