@@ -57,6 +57,17 @@ int engine_plan_conf(struct engine *engine, struct qerr *err)
 	return plan_marks(engine, err);
 }
 
+int engine_replan_conf(struct engine *engine, struct qerr *err)
+{
+	struct conf before = engine->conf;
+	int code = engine_plan_conf(engine, err);
+
+	if (code)
+		engine->conf = before;
+	engine->conf.now_ns = engine_now_ns();
+	return code ? code : dataplane_set_conf(engine->dp, &engine->conf, err);
+}
+
 static int plan(struct engine *engine, struct qerr *err)
 {
 	for (size_t i = 0; i < engine->policy->ports_count; i++) {

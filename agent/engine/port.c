@@ -253,6 +253,15 @@ static void set_up_again(struct engine *engine, struct engine_port *port)
 	port->failed = code;
 }
 
+/* The longest frame of all is perhaps another one now. */
+static void replan_marks(struct engine *engine)
+{
+	struct qerr err = {};
+
+	if (engine_replan_conf(engine, &err))
+		events_note(&engine->events, "XOFF and XON stay where they were: %s", err.text);
+}
+
 /* The interface is another one under the old name: all of ours went with the old one. */
 static void welcome_port(
 	struct engine *engine, struct engine_port *port, const struct link_info *link)
@@ -264,6 +273,7 @@ static void welcome_port(
 	memcpy(port->conf.mac, link->mac, sizeof(port->conf.mac));
 	plan_spec(engine, port);
 	set_up_again(engine, port);
+	replan_marks(engine);
 }
 
 /*
@@ -306,6 +316,7 @@ static void check_mtu(struct engine *engine, struct engine_port *port, uint32_t 
 	port->link.mtu_bytes = port->spec.mtu_bytes = mtu_bytes;
 	code = mend_queues(engine, port, true, &missing, &err);
 	note_result(engine, port, code, &err, what);
+	replan_marks(engine);
 }
 
 static void check_queues(struct engine *engine, struct engine_port *port)

@@ -37,15 +37,11 @@ static int read_policy(const struct engine *engine, struct policy *policy, json_
 /* Every port as the engine's policy has it; its queues last, for only the kernel may refuse. */
 static int follow(struct engine *engine, struct qerr *err)
 {
-	uint64_t now_ns = engine->conf.now_ns;
 	int code = 0;
 
 	for (size_t i = 0; i < engine->ports_count; i++)
 		port_follow(engine, i);
-	code = engine_plan_conf(engine, err);
-	engine->conf.now_ns = now_ns;
-	if (!code)
-		code = dataplane_set_conf(engine->dp, &engine->conf, err);
+	code = engine_replan_conf(engine, err);
 	for (size_t i = 0; !code && i < engine->ports_count; i++)
 		code = port_apply(engine, &engine->ports[i], err);
 	return code;

@@ -84,6 +84,9 @@ int engine_save(const struct engine *engine, struct qerr *err);
 /* conf from the policy, for the ports as they are. */
 int engine_plan_conf(struct engine *engine, struct qerr *err);
 
+/* The same again, and told to the programs. Where it does not fit: -errno, and all stays. */
+int engine_replan_conf(struct engine *engine, struct qerr *err);
+
 /* The ports as the fast thread needs them. */
 void engine_fast_ports(const struct engine *engine, struct fast_port ports[POLICY_PORTS_MAX]);
 

@@ -406,6 +406,53 @@ def test_killed(cases: Cases, bench: Bench) -> None:
         bench.go_on()
 
 
+def xoff_bytes(lab: Lab) -> int:
+    """The mark that the programs go by."""
+    pin = lab.directory / "bpf/quench/v1" / lab.instance("gw") / "conf_map"
+    found = json.loads(run("bpftool", "-j", "map", "lookup", "pinned", pin, "key", *[0] * 4))
+    return found["formatted"]["value"]["classes"][0]["xoff_bytes"]
+
+
+def test_mtu(cases: Cases, lab: Lab) -> None:
+    with cases.case("xoff_follows_the_longest_frame"):
+        before = xoff_bytes(lab)
+        lab.ip("gw", "link set r1 mtu 9000")
+        wait_until(lambda: xoff_bytes(lab) < before - 4000, 2, "room for longer frames after XOFF")
+        lab.ip("gw", f"link set r1 mtu {MTU}")
+        wait_until(lambda: xoff_bytes(lab) == before, 2, "XOFF where it was")
+
+
+def test_port_gone(cases: Cases, bench: Bench) -> None:
+    """Nobody waits for a gate that is gone."""
+
+    def fill() -> bool:
+        bench.pause({ROCE: 65535})
+        bench.send(*[4096] * 10)
+        return bench.metric("quench_xoff_sent_total", port="h1") > 0
+
+    with cases.case("peer_goes_on_when_the_port_that_it_waited_for_is_gone"):
+        wait_until(fill, 3, "h1 is not paused", every_s=0.002)
+        bench.pause({ROCE: 65535})
+        bench.lab.ip("gw", "link del r1")
+        wait_until(lambda: bench.metric("quench_xon_sent_total", port="h1"), 2, "h1 is not told to go on")
+        told = bench.metric("quench_xoff_sent_total", port="h1")
+        time.sleep(0.1)
+        expect_equal(bench.metric("quench_xoff_sent_total", port="h1"), told, "XOFF after the XON")
+
+
+def links_that_change(cases: Cases) -> None:
+    with Lab(senders=2, mtu=MTU) as lab:
+        marked = incast_policy(lab, ecn=False)
+        lab.base_policy = re.sub(r"pfc: {xoff.*}", "pfc: {}", marked)
+        lab.start_agent("gw", gw_ports(lab))
+        lab.wait_ready("gw")
+        test_mtu(cases, lab)
+        lab.base_policy = marked
+        lab.write_policy("gw", gw_ports(lab))
+        lab.run("gw", lab.quench, "reload", "--instance", lab.instance("gw"))
+        test_port_gone(cases, Bench(lab))
+
+
 def gw_ports(lab: Lab) -> list[Port]:
     return with_speed(lab.default_ports("gw"))
 
@@ -430,6 +477,7 @@ def words_and_gates(cases: Cases, long: bool, results: dict) -> None:
         test_no_storm(cases, bench)
         test_storm(cases, bench, 60 if long else 1, results)
         test_killed(cases, bench)
+    links_that_change(cases)
 
 
 # Peers that flood

@@ -113,6 +113,22 @@ def test_refused(cases: Cases, lab: Lab) -> None:
         expect_equal(json.loads(shown)[0]["options"]["limit"], lab.buffer_bytes, "the leaf's limit, as tc has it")
 
 
+def flow_clock_ns(lab: Lab, node: str) -> int:
+    """What the programs date flows by."""
+    pin = lab.directory / "bpf/quench/v1" / lab.instance(node) / "conf_map"
+    found = json.loads(run("bpftool", "-j", "map", "lookup", "pinned", pin, "key", *[0] * 4))
+    return found["formatted"]["value"]["now_ns"]
+
+
+def test_clock(cases: Cases, lab: Lab) -> None:
+    """A flow dated by a clock that went back would be forgotten as one that is long silent."""
+    with cases.case("reload_does_not_set_the_clock_of_flows_back"):
+        before_ns = time.monotonic_ns()
+        expect_equal(reload(lab, "gw").returncode, EXIT_OK, "reload")
+        found_ns = flow_clock_ns(lab, "gw")
+        expect(found_ns >= before_ns, f"{(before_ns - found_ns) / 1e9:.1f} s ago")
+
+
 def test_rates(cases: Cases, lab: Lab) -> None:
     with cases.case("reload_keeps_the_rates_of_limited_qps"):
         traffic = lab.start_traffic(5)
@@ -165,6 +181,7 @@ def main() -> int:
     with Lab(senders=4) as lab:
         lab.start_quench(**{node: with_speed(lab.default_ports(node)) for node in lab.nodes})
         test_under_load(cases, lab, args.reloads)
+        test_clock(cases, lab)
         test_rates(cases, lab)
         test_refused(cases, lab)
     test_pfc_off(cases)
