@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/port.h"
 #include "engine/state.h"
@@ -100,7 +101,8 @@ json_t *engine_reload(struct engine *engine)
 	if (engine->policy == policy) {
 		engine->loaded_at = time(NULL);
 		engine->reloaded = policy;
-		free(old);
+		if (!strcmp(result, "ok"))
+			free(old); /* else the fast thread may still go by it */
 	} else {
 		free(policy);
 	}
