@@ -240,7 +240,6 @@ static void say(struct gates *gates, struct gate_port *port)
 	uint32_t xoff = __atomic_load_n(&p->xoff, __ATOMIC_ACQUIRE);
 	uint32_t xon = __atomic_load_n(&p->told, __ATOMIC_ACQUIRE) & ~xoff;
 
-	note_xoffs(gates, port, xoff);
 	for (int i = 0; i < SAY_ROUNDS_MAX; i++) {
 		if (!xon && !(xoff & ~p->told))
 			break;
@@ -250,6 +249,7 @@ static void say(struct gates *gates, struct gate_port *port)
 			link_blank(gates->blank_fd, port->conf.ifindex);
 		xon = __atomic_load_n(&p->told, __ATOMIC_ACQUIRE) & ~xoff;
 	}
+	note_xoffs(gates, port, xoff);
 	count_xoffs(port, xoff);
 	if (!xoff)
 		port->again_ns = 0;
