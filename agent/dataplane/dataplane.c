@@ -362,6 +362,25 @@ static void forget_ports(const char *pin_dir)
 	close(slots);
 }
 
+void dataplane_calm(const char *pin_dir)
+{
+	size_t bytes = page_round(SLOTS_MAX * sizeof(struct port_pauses));
+	int fd = open_pinned(pin_dir, "pauses");
+	struct port_pauses *pauses;
+
+	if (fd < 0)
+		return;
+	pauses = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	for (uint32_t slot = 0; pauses != MAP_FAILED && slot < SLOTS_MAX; slot++) {
+		__atomic_store_n(&pauses[slot].dropped, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&pauses[slot].stormed, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&pauses[slot].closed, 0, __ATOMIC_RELEASE);
+	}
+	if (pauses != MAP_FAILED)
+		munmap(pauses, bytes);
+	close(fd);
+}
+
 int dataplane_unpin(const char *pin_dir, struct qerr *err)
 {
 	DIR *dir = opendir(pin_dir);

@@ -47,6 +47,9 @@ void dataplane_link_path(
 /* Remove what a dead agent left pinned in pin_dir: that detaches its programs. */
 int dataplane_unpin(const char *pin_dir, struct qerr *err);
 
+/* Have the programs that a dead agent left drop nothing because of a storm. */
+void dataplane_calm(const char *pin_dir);
+
 /*
  * The attachments. Where an earlier agent's program is still attached through a pinned link, ours
  * takes its place in one step and no frame goes past.

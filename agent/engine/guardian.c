@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "dataplane/dataplane.h"
 #include "netlink/link.h"
 #include "netlink/rtnl.h"
 #include "reconcile/apply.h"
@@ -141,6 +142,7 @@ static void open_ports(struct rtnl *nl, const struct instance *instance)
 		if (tree_release(nl, port->ifindex, port->line_rate_bps, &err))
 			fprintf(stderr, "quench guardian: port %s: %s\n", port->name, err.text);
 	}
+	dataplane_calm(instance->pin_dir);
 }
 
 static void take_beats(int fd)
