@@ -24,6 +24,8 @@ enum {
 	PRIO_DEFAULT = 3,
 
 	QUANTUM_FRAMES_MAX = 64,
+	/* HTB uses none of a class that has classes, and keeps the one that it was made with. */
+	QUANTUM_INNER_BYTES = 10000,
 
 	CONTROL_LIMIT_BYTES = 128 * 1024,
 	DEFAULT_LIMIT_FRAMES = 1000,
@@ -268,6 +270,7 @@ static void add_root(struct building *b, const struct tree_spec *spec, const str
 {
 	struct tc_object port = shared_class(spec, MINOR_PORT, 0, s->port_bps, s->port_bps, 0);
 
+	port.htb_class.quantum_bytes = QUANTUM_INNER_BYTES;
 	add(b, htb(TREE_ROOT, TC_H_ROOT, MINOR_DEFAULT));
 	add(b, port);
 	add(b, shared_class(

@@ -404,6 +404,14 @@ def test_killed(cases: Cases, bench: Bench) -> None:
         bench.pause({ROCE: 65535})
         bench.wait_closed()
         bench.go_on()
+    with cases.case("agent_killed_in_a_storm_leaves_nothing_that_drops"):
+        dropped = bench.metric("quench_drops_total", reason="storm")
+        for _ in storm(bench, 2):
+            if bench.metric("quench_drops_total", reason="storm") > dropped:
+                break
+        os.kill(bench.lab.agents["gw"].process.pid, signal.SIGKILL)
+        bench.lab.agents["gw"].process.wait()
+        wait_until(bench.flows_now, 2, "frames do not pass")
 
 
 def xoff_bytes(lab: Lab) -> int:
@@ -418,6 +426,7 @@ def test_mtu(cases: Cases, lab: Lab) -> None:
         before = xoff_bytes(lab)
         lab.ip("gw", "link set r1 mtu 9000")
         wait_until(lambda: xoff_bytes(lab) < before - 4000, 2, "room for longer frames after XOFF")
+        lab.run("gw", lab.quench, "reload", "--instance", lab.instance("gw"))
         lab.ip("gw", f"link set r1 mtu {MTU}")
         wait_until(lambda: xoff_bytes(lab) == before, 2, "XOFF where it was")
 

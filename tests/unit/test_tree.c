@@ -330,6 +330,22 @@ static void tree_build_gates_are_open_and_inner_htbs_have_a_default(void **state
 	free(t.list);
 }
 
+/* The kernel does not change it. */
+static void tree_build_class_with_classes_has_the_same_quantum_whatever_the_mtu(void **state)
+{
+	struct tree_spec spec = spec_of(200000000, 2, 4, 0);
+	struct tree before, after;
+
+	(void)state;
+	before = build(&spec);
+	spec.mtu_bytes = 9000;
+	after = build(&spec);
+	assert_int_equal(find_class(&before, TREE_ROOT, MINOR_PORT)->htb_class.quantum_bytes,
+		find_class(&after, TREE_ROOT, MINOR_PORT)->htb_class.quantum_bytes);
+	free(before.list);
+	free(after.list);
+}
+
 static void tree_build_sink_stands_beside_the_port_and_holds_nothing(void **state)
 {
 	struct tree_spec spec = spec_of(200000000, 1, 2, 0);
@@ -418,6 +434,8 @@ int main(void)
 		cmocka_unit_test(tree_build_port_burst_is_1_ms_and_two_frames_at_least),
 		cmocka_unit_test(tree_build_leaves_share_alike_and_hold_the_limit),
 		cmocka_unit_test(tree_build_gates_are_open_and_inner_htbs_have_a_default),
+		cmocka_unit_test(
+			tree_build_class_with_classes_has_the_same_quantum_whatever_the_mtu),
 		cmocka_unit_test(tree_build_sink_stands_beside_the_port_and_holds_nothing),
 		cmocka_unit_test(tree_qp_class_burst_grows_with_high_rates),
 		cmocka_unit_test(tree_spec_check_names_what_does_not_fit),
