@@ -387,8 +387,10 @@ static void follow_port(struct gates *gates, const struct fast_port *conf)
 	port->conf = *conf;
 	if (!conf->ifindex)
 		return;
-	for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++)
+	for (uint32_t cls = 0; cls < gates->policy->classes_count; cls++) {
 		gates_judge(gates, port, cls, clock_ns());
+		gate_change(gates, port, cls, pause_is_closed(&port->gates[cls].pause));
+	}
 	gates_watch(gates, port, clock_ns());
 }
 

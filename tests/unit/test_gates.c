@@ -36,14 +36,17 @@ static struct {
 	int blanks;	 /* frames that became what IN_SLOT has to say */
 	bool stats_fail; /* nothing can be read */
 	int apply_code;	 /* what a change comes to */
+	uint32_t limit;	 /* of that gate */
 } kernel;
 
 int tc_apply(
 	struct rtnl *nl, int ifindex, const struct tc_object *obj, enum tc_op op, struct qerr *err)
 {
 	(void)nl, (void)op, (void)err;
-	if (ifindex == OUT_IFINDEX && obj->kind == TC_TBF && !kernel.apply_code)
+	if (ifindex == OUT_IFINDEX && obj->kind == TC_TBF && !kernel.apply_code) {
 		kernel.closed = obj->tbf.closed;
+		kernel.limit = obj->tbf.limit_bytes;
+	}
 	return kernel.apply_code;
 }
 
@@ -265,6 +268,16 @@ static void gate_that_does_not_open_is_tried_again_unless_it_is_gone(void **stat
 	assert_int_equal(kernel.pauses[OUT_SLOT].closed, 0);
 }
 
+static void gate_has_the_limit_of_the_changed_policy_and_stays_closed(void **state)
+{
+	(void)state;
+	hear_pause(60 * SECOND);
+	ports[1].spec.classes[0].limit_bytes = 4096;
+	gates_follow(gates, &policy, ports, 2);
+	assert_int_equal(kernel.limit, 4096);
+	assert_true(kernel.closed);
+}
+
 static void storm_of_a_class_that_no_longer_obeys_is_over(void **state)
 {
 	(void)state;
@@ -316,6 +329,7 @@ int main(void)
 		gates_test(gates_taken_over_have_the_queues_looked_at_for_xon),
 		gates_test(news_lost_to_a_full_ring_are_found_by_looking),
 		gates_test(gate_that_does_not_open_is_tried_again_unless_it_is_gone),
+		gates_test(gate_has_the_limit_of_the_changed_policy_and_stays_closed),
 		gates_test(storm_of_a_class_that_no_longer_obeys_is_over),
 		gates_test(storm_is_met_as_the_changed_policy_has_it),
 		gates_test(storm_outlasts_a_look_that_failed),
