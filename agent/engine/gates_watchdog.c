@@ -131,7 +131,7 @@ static bool look(struct gates *gates, struct gate_port *port, uint32_t cls, uint
 		on_storm(gates, port, cls, &sample);
 	if (change == WATCHDOG_RESTORE)
 		on_restore(gates, port, cls, &sample);
-	if (change != WATCHDOG_NONE)
+	if (change != WATCHDOG_NONE || gate->watchdog.storm) /* the guardian may have ended it */
 		gates_judge(gates, port, cls, now_ns);
 	news = sample.xoffs != gate->watched_xoffs;
 	gate->watched_xoffs = sample.xoffs;

@@ -304,6 +304,16 @@ static void storm_is_met_as_the_changed_policy_has_it(void **state)
 	assert_true(kernel.closed);
 }
 
+static void storm_that_the_guardian_ended_is_met_again_at_the_next_look(void **state)
+{
+	(void)state;
+	make_storm();
+	kernel.pauses[OUT_SLOT].dropped = kernel.pauses[OUT_SLOT].stormed = 0;
+	gates_run(gates, now_ns() + 3 * SECOND);
+	assert_int_equal(kernel.pauses[OUT_SLOT].dropped, 1);
+	assert_int_equal(kernel.pauses[OUT_SLOT].stormed, 1);
+}
+
 static void storm_outlasts_a_look_that_failed(void **state)
 {
 	(void)state;
@@ -332,6 +342,7 @@ int main(void)
 		gates_test(gate_has_the_limit_of_the_changed_policy_and_stays_closed),
 		gates_test(storm_of_a_class_that_no_longer_obeys_is_over),
 		gates_test(storm_is_met_as_the_changed_policy_has_it),
+		gates_test(storm_that_the_guardian_ended_is_met_again_at_the_next_look),
 		gates_test(storm_outlasts_a_look_that_failed),
 	};
 
