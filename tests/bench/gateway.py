@@ -37,7 +37,7 @@ MTU = 4200
 RATE_BPS = 100_000_000_000
 BUFFER_BYTES = 64 << 20
 # Room for all that two CPUs may have on the way, and the curve so high that it marks nothing.
-POLICY = {"limit": f"{BUFFER_BYTES >> 20}MiB", "kmin": "16MiB", "kmax": "32MiB"}
+POLICY = {"limit": f"{BUFFER_BYTES >> 20}MiB", "kmin": "12MiB", "kmax": "20MiB"}
 
 FCS_BYTES, ETHERNET_BYTES, IPV4_BYTES, UDP_BYTES = 4, 14, 20, 8
 ROCE_BYTES_MIN = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES + 12 + 4  # with BTH and ICRC
@@ -118,7 +118,7 @@ def start_agent(lab: Lab) -> None:
 
 def start_pfc_agent(lab: Lab) -> None:
     """The same with PFC, whose marks no queue ever reaches."""
-    lab.base_policy = policy_with_pfc(lab.base_policy, "16MiB", "8MiB")
+    lab.base_policy = policy_with_pfc(lab.base_policy, "24MiB", "8MiB")
     start_agent(lab)
 
 

@@ -25,6 +25,7 @@ class Row(NamedTuple):
     other_name: str = ""
     budget: Optional[float] = None
     more_is_better: bool = False
+    tail: bool = False  # whatever else the machine does shows in it first: a quick run does not judge it
 
 
 class Group(NamedTuple):
@@ -41,6 +42,8 @@ def budget_of(row: Row, quick: bool) -> Optional[float]:
     """The row's budget, with the room that a quick run has."""
     if row.budget is None or not quick:
         return row.budget
+    if row.tail:
+        return None
     return row.budget / QUICK_ROOM if row.more_is_better else row.budget * QUICK_ROOM
 
 
