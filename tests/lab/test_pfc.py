@@ -411,6 +411,7 @@ def test_killed(cases: Cases, bench: Bench) -> None:
                 break
         os.kill(bench.lab.agents["gw"].process.pid, signal.SIGKILL)
         bench.lab.agents["gw"].process.wait()
+        bench.receiver.frames(0.02)
         wait_until(bench.flows_now, 2, "frames do not pass")
 
 
