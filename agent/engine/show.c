@@ -37,6 +37,7 @@ static void snapshot_port(struct engine *engine, size_t i, struct snapshot_port 
 	dataplane_get_state(engine->dp, port->conf.slot, &out->state);
 	memcpy(out->gates, &dataplane_gates(engine->dp)[gate_index(port->conf.slot, 0)],
 		sizeof(out->gates));
+	nic_pauses_read(port->link.name, &out->nic_pauses);
 	out->obeyed = port->conf.obeyed;
 	out->pausing = port->conf.pausing;
 	out->stormed = dataplane_pauses(engine->dp)[port->conf.slot].stormed;

@@ -14,7 +14,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FEATURES_MAX = 256, BLOCK_BITS = 32, BLOCKS_MAX = FEATURES_MAX / BLOCK_BITS };
+enum {
+	STATISTICS_MAX = 65536,
+	FEATURES_MAX = 256,
+	BLOCK_BITS = 32,
+	BLOCKS_MAX = FEATURES_MAX / BLOCK_BITS
+};
 
 /* The requests, each with room for its answer. */
 union string_count {
@@ -147,5 +152,63 @@ int ethtool_channels(const char *port, uint32_t *count, uint32_t *most)
 
 	*count = channels.combined_count + channels.rx_count;
 	*most = channels.max_combined + channels.max_rx;
+	return code;
+}
+
+static int statistics_count(int fd, const char *port, uint32_t *count)
+{
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+	int code = ask(fd, port, &info);
+
+	*count = info.n_stats;
+	if (!code && (!*count || *count > STATISTICS_MAX))
+		return -EOPNOTSUPP;
+	return code;
+}
+
+/* The names and the values come behind the requests' heads. */
+static int read_statistics(int fd, const char *port, uint32_t count, struct ethtool_gstrings *names,
+	struct ethtool_stats *values)
+{
+	int code;
+
+	*names = (struct ethtool_gstrings){
+		.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS, .len = count};
+	*values = (struct ethtool_stats){.cmd = ETHTOOL_GSTATS, .n_stats = count};
+	code = ask(fd, port, names);
+	if (!code)
+		code = ask(fd, port, values);
+	if (!code && (names->len != count || values->n_stats != count))
+		code = -EAGAIN; /* a queue came or went */
+	return code;
+}
+
+int ethtool_statistics(
+	const char *port, char (**names)[ETH_GSTRING_LEN], uint64_t **values, uint32_t *count)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), code;
+	struct ethtool_gstrings *strings = NULL;
+	struct ethtool_stats *stats = NULL;
+
+	if (fd < 0)
+		return -errno;
+	code = statistics_count(fd, port, count);
+	if (!code) {
+		/* the kernel writes as many as there are by then: room for more */
+		strings = calloc(1, sizeof(*strings) + 2 * *count * (size_t)ETH_GSTRING_LEN);
+		stats = calloc(1, sizeof(*stats) + 2 * *count * sizeof(uint64_t));
+		code = strings && stats ? read_statistics(fd, port, *count, strings, stats)
+					: -ENOMEM;
+	}
+	close(fd);
+	if (!code) {
+		memmove(strings, strings->data, *count * (size_t)ETH_GSTRING_LEN);
+		memmove(stats, stats->data, *count * sizeof(uint64_t));
+		*names = (void *)strings;
+		*values = (void *)stats;
+		return 0;
+	}
+	free(strings);
+	free(stats);
 	return code;
 }

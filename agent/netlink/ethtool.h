@@ -3,6 +3,7 @@
 #ifndef QUENCH_ETHTOOL_H
 #define QUENCH_ETHTOOL_H
 
+#include <linux/ethtool.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +26,12 @@ int ethtool_pause(const char *port, bool *rx, bool *tx);
 
 /* How many channels with a receive queue there are, and could be. 0 or -errno. */
 int ethtool_channels(const char *port, uint32_t *count, uint32_t *most);
+
+/*
+ * All of the driver's statistics: *count names, of ETH_GSTRING_LEN bytes and not always with an
+ * end, and their values, both for free(). -errno and neither where it has none.
+ */
+int ethtool_statistics(
+	const char *port, char (**names)[ETH_GSTRING_LEN], uint64_t **values, uint32_t *count);
 
 #endif

@@ -85,9 +85,10 @@ static const struct port_metric {
 		ONE(qp_moves)},
 	{"quench_qp_unenforced_total", "Data frames of QPs that found no free QP class.",
 		ONE(qp_unenforced)},
-	{"quench_xoff_received_total", "PFC frames that asked for a pause, obeyed or not.",
+	{"quench_xoff_received_total",
+		"PFC frames seen by XDP that asked for a pause, obeyed or not.",
 		MANY(xoff_received, "priority", priority_names)},
-	{"quench_xon_received_total", "PFC frames that ended a pause.",
+	{"quench_xon_received_total", "PFC frames seen by XDP that ended a pause.",
 		MANY(xon_received, "priority", priority_names)},
 	{"quench_xoff_sent_total", "PFC frames sent that ask for a pause, or for more of it.",
 		MANY(xoff_sent, "priority", priority_names)},
@@ -188,6 +189,24 @@ static void write_occupancies(const struct snapshot *s, FILE *out)
 					occupancies[i].name, s->ports[p].name,
 					s->classes[c].priority, occupancies[i].side,
 					occupancies[i].bytes(&s->ports[p], c));
+	}
+}
+
+/* What the NIC itself has seen, where its driver says so. */
+static void write_nic_pauses(const struct snapshot *s, bool sent, FILE *out)
+{
+	const char *name = sent ? "quench_nic_xoff_sent_total" : "quench_nic_xoff_received_total";
+
+	write_head(out, name, "counter",
+		sent ? "PFC frames sent, as the NIC's driver counts them."
+		     : "PFC frames received, as the NIC's driver counts them: those too that no "
+		       "program sees.");
+	for (size_t p = 0; p < s->ports_count; p++) {
+		const struct nic_pauses *nic = &s->ports[p].nic_pauses;
+
+		for (size_t i = 0; nic->known && i < NIC_PRIORITIES; i++)
+			write_port_value(out, name, s->ports[p].name, "priority", priority_names[i],
+				sent ? nic->sent[i] : nic->received[i]);
 	}
 }
 
@@ -357,6 +376,8 @@ void snapshot_write_metrics(const struct snapshot *snapshot, FILE *out)
 	write_roce_classes(snapshot, out);
 	write_occupancies(snapshot, out);
 	write_gates(snapshot, out);
+	write_nic_pauses(snapshot, false, out);
+	write_nic_pauses(snapshot, true, out);
 	for (size_t i = 0; i < sizeof(port_values) / sizeof(port_values[0]); i++)
 		write_port_value_row(&port_values[i], snapshot, out);
 	write_one(out, "quench_policy_last_reload_successful", "gauge",

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "dataplane/dataplane.h"
+#include "netlink/nic_pauses.h"
 #include "policy/policy.h"
 #include "quench/abi.h"
 
@@ -20,6 +21,7 @@ struct snapshot_port {
 	struct port_state state;
 	uint32_t occupancy_bytes[CLASSES_MAX]; /* now, by class */
 	struct gate_counters gates[CLASSES_MAX];
+	struct nic_pauses nic_pauses;
 	uint8_t obeyed;	      /* bit n: the peer may pause priority n */
 	uint8_t pausing;      /* bit c: class c may pause the peer */
 	uint32_t stormed;     /* bit c: the watchdog has taken class c out of PFC */
