@@ -87,6 +87,8 @@ static int pause_check(void *map, __u32 *key, struct pause_timer *timer)
 		pause_tell(&p->changed, walk.conf, port, stats);
 	}
 	wait = pause_soonest(&walk);
+	if (*(volatile __u32 *)&p->xoff & ~walk.classes)
+		wait = WATCH_LEAST_NS; /* XOFFed meanwhile: not before the look that it asked for */
 	if (wait)
 		bpf_timer_start(&timer->timer, wait, 0);
 	return 0;
