@@ -495,7 +495,7 @@ def words_and_gates(cases: Cases, long: bool, results: dict) -> None:
 FLOOD_FRAMES = 64
 FLOOD_PER_S_MIN = 100_000
 FLOOD_QPN = 0x51  # of h1, whose frames go to QPN
-REACTION_MS_P50, REACTION_MS_MAX = 1, 100  # beside a flood that has one of two CPUs for itself
+REACTION_MS_P50, REACTION_MS_MAX = 10, 100  # slices of a scheduler: a flood has one of two CPUs for itself
 BEST_EFFORT_QPN, LOSSY_QPN = QPN + 2, QPN + 1
 RTMGRP_TC, RTM_NEWTCLASS, TCA_OPTIONS, TCA_HTB_PARMS = 8, 40, 2, 1
 SO_ATTACH_FILTER = 26
@@ -663,7 +663,7 @@ def test_floods(cases: Cases, flood: Flood, seconds: float, results: dict) -> No
         result = results[name] = flood.run(frames, seconds, flows)
         cases.note(json.dumps(result))
         expect(result["frames_per_s"] >= FLOOD_PER_S_MIN, "that was no flood")
-        expect(result["reaction_ms_p50"] < REACTION_MS_P50, "half of DCQCN's reactions are slow")
+        expect(result["reaction_ms_p50"] < REACTION_MS_P50, f"half of DCQCN's reactions take more than {result['reaction_ms_p50']} ms")
         expect(result["reaction_ms_max"] < REACTION_MS_MAX, "DCQCN starved")
         expect("hangs" not in flood.lab.agents["h1"].errors(), "the guardian took the agent for hung")
         return result
