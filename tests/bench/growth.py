@@ -121,12 +121,13 @@ def with_qpn(frame: bytes, qpn: int) -> bytes:
 
 
 def send_in_lumps(frames: list[tuple[socket.socket, bytes]], times: int = 1) -> None:
-    """Each of them several times in a row, no faster than the agent empties its ring."""
-    for i, (sender, frame) in enumerate(frames, 1):
+    """All of them, each lump several times over, no faster than the agent empties its ring: CNPs of one
+    QP that come closer than dcqcn.cnp_spacing count as one."""
+    for start in range(0, len(frames), LUMP):
         for _ in range(times):
-            sender.send(frame)
-        if i % LUMP == 0:
-            time.sleep(LUMP_S * times)
+            for sender, frame in frames[start : start + LUMP]:
+                sender.send(frame)
+            time.sleep(LUMP_S)
 
 
 class Host:
@@ -162,7 +163,7 @@ class Host:
         raise LabError(f"{metric}: {there} of {self.all_qps}")
 
     def limit_all(self) -> list[tuple[socket.socket, bytes]]:
-        """Returns a CNP for each QP, in a random order. Three CNPs in a row bring the target down too,
+        """Returns a CNP for each QP, in a random order. Three CNPs one after another bring the target down too,
         so that recovery ends far below line rate."""
         self.bring("quench_pairs", self.frames(Cable.handshakes))
         self.bring("quench_qp_classes", self.frames(Cable.data))
