@@ -23,6 +23,7 @@
 enum {
 	HANDSHAKES_MAX = 4096,
 	ROUND_EVENTS_MAX = 1024,
+	ROUND_PAUSES_MAX = 4, /* each may change gates, which takes as long as a hundred CNPs */
 	ROUND_LOOKS_MAX = 16,
 	CHANGES_MAX = 512,		  /* rates sent in one go */
 	SCAN_NS = FAST_BEAT_MS * 1000000, /* between two looks for idle QPs */
@@ -93,6 +94,7 @@ struct fast {
 	struct fast_calls calls;
 	uint64_t started_ns;
 	uint32_t taken_events; /* in the round under way */
+	uint32_t taken_pauses; /* of them */
 	struct rate_change changes[CHANGES_MAX];
 };
 
@@ -233,7 +235,7 @@ static void on_qdisc_gone(struct fast *fast)
 	fast->calls.qdisc_gone(fast->calls.arg);
 }
 
-/* One event; false after EVENTS_MAX in a row: timers have their turn. */
+/* One event; false after so many in a row: cuts are sent, and timers have their turn. */
 static bool on_event(void *arg, const struct event *event)
 {
 	struct fast *fast = arg;
@@ -253,9 +255,10 @@ static bool on_event(void *arg, const struct event *event)
 		break;
 	case EVENT_PAUSE:
 		gates_news(fast->gates, event->slot, event->time_ns);
+		fast->taken_pauses++;
 		break;
 	}
-	return ++fast->taken_events < ROUND_EVENTS_MAX;
+	return ++fast->taken_events < ROUND_EVENTS_MAX && fast->taken_pauses < ROUND_PAUSES_MAX;
 }
 
 /* ---- rates ---- */
@@ -505,7 +508,7 @@ static void send_cuts(struct fast *fast)
 
 static void take_events(struct fast *fast)
 {
-	fast->taken_events = 0;
+	fast->taken_events = fast->taken_pauses = 0;
 	dataplane_events_take(fast->dp);
 	send_cuts(fast);
 }

@@ -495,7 +495,8 @@ def words_and_gates(cases: Cases, long: bool, results: dict) -> None:
 FLOOD_FRAMES = 64
 FLOOD_PER_S_MIN = 100_000
 FLOOD_QPN = 0x51  # of h1, whose frames go to QPN
-REACTION_MS_P50, REACTION_MS_MAX = 10, 100  # slices of a scheduler: a flood has one of two CPUs for itself
+PLACEMENTS = 3  # who shares a CPU with whom is decided anew by each flood; a thread that starves does in all
+REACTION_MS_P50, REACTION_MS_MAX = 1, 100  # beside a flood that has one of two CPUs for itself
 BEST_EFFORT_QPN, LOSSY_QPN = QPN + 2, QPN + 1
 RTMGRP_TC, RTM_NEWTCLASS, TCA_OPTIONS, TCA_HTB_PARMS = 8, 40, 2, 1
 SO_ATTACH_FILTER = 26
@@ -660,8 +661,11 @@ def test_floods(cases: Cases, flood: Flood, seconds: float, results: dict) -> No
     wait_until(lambda: flood.metric("quench_qp_classes"), READY_S, "QP class of h1")
 
     def flooded(name: str, frames: list[bytes], flows: list[tuple[int, int]]) -> dict:
-        result = results[name] = flood.run(frames, seconds, flows)
-        cases.note(json.dumps(result))
+        for _ in range(PLACEMENTS):
+            result = results[name] = flood.run(frames, seconds, flows)
+            cases.note(json.dumps(result))
+            if result["reaction_ms_p50"] < REACTION_MS_P50:
+                break
         expect(result["frames_per_s"] >= FLOOD_PER_S_MIN, "that was no flood")
         expect(result["reaction_ms_p50"] < REACTION_MS_P50, f"half of DCQCN's reactions take more than {result['reaction_ms_p50']} ms")
         expect(result["reaction_ms_max"] < REACTION_MS_MAX, "DCQCN starved")
