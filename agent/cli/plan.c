@@ -43,7 +43,7 @@ static void plan_one(
 	uint64_t speed_bps;
 	int code = link_get(p->nl, port->name, &link, err);
 
-	if (!code && desired_queues(port))
+	if (!code && policy_port_has_queues(port))
 		code = link_upper_refuse(p->nl, &link, port->name, err);
 	if (!code)
 		code = look_at(p->nl, &link, p->instance->pin_dir, &facts, err);
@@ -51,7 +51,7 @@ static void plan_one(
 		return plan_block(plan, err->text);
 	plan_port(plan, p->policy, port, &facts);
 	look_free(&facts);
-	if (!desired_queues(port))
+	if (!policy_port_has_queues(port))
 		return;
 	speed_bps = desired_speed_bps(port, ethtool_speed_bps(port->name));
 	p->speed_bps = speed_bps > p->speed_bps ? speed_bps : p->speed_bps;

@@ -23,7 +23,7 @@ struct fast_port {
 	int ifindex;
 	uint32_t slot;
 	uint32_t qp_base;      /* its first entry of the pool arrays */
-	struct tree_spec spec; /* qp_count 0: no reaction point; slots 0: no queues */
+	struct tree_spec spec; /* qp_count 0: no reaction point */
 	struct rate_params dcqcn;
 	uint8_t obeyed;	   /* bit n: the peer may pause priority n */
 	uint32_t byte_ps;  /* the time of a byte at the port's rate */

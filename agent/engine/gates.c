@@ -406,8 +406,6 @@ static void open_port(struct gates *gates, const struct fast_port *conf)
 {
 	struct gate_port *port = &gates->ports[conf->slot];
 
-	if (!conf->spec.slots)
-		return; /* it has no queues */
 	port->conf = *conf;
 	port->pauses = &dataplane_pauses(gates->dp)[conf->slot];
 	port->counters = &dataplane_gates(gates->dp)[gate_index(conf->slot, 0)];

@@ -16,7 +16,7 @@
 
 bool port_has_queues(const struct engine_port *port)
 {
-	return desired_queues(port->policy);
+	return policy_port_has_queues(port->policy);
 }
 
 uint32_t port_refs(const struct engine_port *port)

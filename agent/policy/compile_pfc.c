@@ -12,8 +12,7 @@
 
 static bool port_has_pfc(const struct policy_port *port, enum port_pfc half)
 {
-	return (port->role == PORT_GATEWAY || port->role == PORT_HOST) &&
-	       (port->pfc == PFC_BOTH || port->pfc == half);
+	return policy_port_has_queues(port) && (port->pfc == PFC_BOTH || port->pfc == half);
 }
 
 bool compile_pauses(const struct policy *policy)

@@ -15,18 +15,13 @@ bool marks_wanted(const struct policy_class *class)
 	return class->kind == CLASS_LOSSLESS && class->pfc.present;
 }
 
-static bool port_fills(const struct policy_port *port)
-{
-	return port->role == PORT_GATEWAY || port->role == PORT_HOST;
-}
-
 /* Every port but the one that the queue is of. */
 static uint64_t fillers(const struct policy *policy)
 {
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < policy->ports_count; i++)
-		n += port_fills(&policy->ports[i]);
+		n += policy_port_has_queues(&policy->ports[i]);
 	return n > 2 ? n - 1 : 1;
 }
 

@@ -42,6 +42,12 @@ struct policy_port {
 	int line;	       /* where the port stands in the file */
 };
 
+/* Do frames wait in queues of ours at the port, so that it can mark, pause and be paused? */
+static inline bool policy_port_has_queues(const struct policy_port *port)
+{
+	return port->role == PORT_GATEWAY || port->role == PORT_HOST;
+}
+
 struct policy_ecn {
 	bool present;
 	uint32_t kmin_bytes;

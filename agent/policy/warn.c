@@ -35,11 +35,6 @@ static bool is_given(struct reader *reader, struct path path)
 	return reader_state(reader, path) != VALUE_ABSENT;
 }
 
-static bool has_queues(const struct policy_port *port)
-{
-	return port->role == PORT_GATEWAY || port->role == PORT_HOST;
-}
-
 /* The slowest port with queues, or NULL. */
 static const struct policy_port *slowest_port(const struct policy *policy)
 {
@@ -48,7 +43,8 @@ static const struct policy_port *slowest_port(const struct policy *policy)
 	for (size_t i = 0; i < policy->ports_count; i++) {
 		const struct policy_port *port = &policy->ports[i];
 
-		if (has_queues(port) && (!slowest || port->rate_bps < slowest->rate_bps))
+		if (policy_port_has_queues(port) &&
+			(!slowest || port->rate_bps < slowest->rate_bps))
 			slowest = port;
 	}
 	return slowest;

@@ -8,14 +8,10 @@
 
 #define SPEED_MIN_BPS 1000000
 
-bool desired_queues(const struct policy_port *port)
-{
-	return port->role == PORT_GATEWAY || port->role == PORT_HOST;
-}
-
 bool desired_hooks(const struct policy *policy, const struct policy_port *port)
 {
-	return desired_queues(port) && (compile_makes_cnps(policy) || compile_pauses(policy));
+	return policy_port_has_queues(port) &&
+	       (compile_makes_cnps(policy) || compile_pauses(policy));
 }
 
 uint64_t desired_speed_bps(const struct policy_port *port, uint64_t driver_bps)

@@ -6,9 +6,6 @@
 #include "policy/policy.h"
 #include "reconcile/tree.h"
 
-/* Has the port queues at all? */
-bool desired_queues(const struct policy_port *port);
-
 /* Has it programs at tc, which make CNPs and XOFFs of clones? */
 bool desired_hooks(const struct policy *policy, const struct policy_port *port);
 

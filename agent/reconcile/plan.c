@@ -452,7 +452,7 @@ void plan_port(struct plan *plan, const struct policy *policy, const struct poli
 	const struct plan_facts *facts)
 {
 	plan_programs(plan, policy, port, facts);
-	if (desired_queues(port))
+	if (policy_port_has_queues(port))
 		plan_queues(plan, policy, port, facts);
 	else
 		plan_no_queues(plan, facts);

@@ -48,7 +48,7 @@ static void warn_foreign_tcx(const struct case_of *c)
 
 static void warn_clsact(const struct case_of *c)
 {
-	for (size_t i = 0; i < c->facts->have_count && desired_queues(c->port); i++)
+	for (size_t i = 0; i < c->facts->have_count && policy_port_has_queues(c->port); i++)
 		if (c->facts->have[i].kind == TC_OTHER &&
 			!strcmp(c->facts->have[i].other.kind, "clsact"))
 			plan_add_warning(c->plan, "clsact",
@@ -131,7 +131,7 @@ static void warn_global_pause(const struct case_of *c)
 {
 	const struct plan_nic *nic = &c->facts->nic;
 
-	if (desired_queues(c->port) && (nic->pause_rx || nic->pause_tx))
+	if (policy_port_has_queues(c->port) && (nic->pause_rx || nic->pause_tx))
 		plan_add_warning(c->plan, "global_pause",
 			"pauses of the whole link (802.3x) are on (%s%s%s): they stop every class "
 			"at once, CNPs too; run: ethtool -A %s rx off tx off",

@@ -64,7 +64,7 @@ enum {
 	PORT_NOTIFY_EGRESS =
 		1 << 1, /* a CE frame that leaves here earns a CNP; marks before it queues */
 	PORT_REACTION = 1 << 2,	  /* QP classes; received CNPs go to the fast thread */
-	PORT_ARMED = 1 << 3,	  /* the egress hook that turns clones into CNPs is in place */
+	PORT_ARMED = 1 << 3,	  /* the egress hook that rewrites clones is in place */
 	PORT_MARKS = 1 << 4,	  /* ECN marking by depth */
 	PORT_ENDS_PAUSE = 1 << 5, /* pause frames end here: a port that only looks lets them pass */
 	PORT_TRUST_DSCP = 1 << 6,
@@ -295,8 +295,8 @@ enum pause_suppressed {
 #define PORT_DROPS(X)                                                                              \
 	X(LIMIT, "class_limit")	      /* the class held its limit */                               \
 	X(STORM, "storm")	      /* the class is in a pause storm */                          \
-	X(STRAY_CLONE, "stray_clone") /* a clone that nothing turned into a CNP */                 \
-	X(MORPH, "morph_failed")      /* a clone that could not become one */                      \
+	X(STRAY_CLONE, "stray_clone") /* a clone that nothing rewrote */                           \
+	X(MORPH, "morph_failed")      /* a clone that could not be rewritten */                    \
 	X(CNP, "cnp_echo")	      /* a receiver's CNP about what ours has told already */      \
 	X(PAUSE, "pause_consumed")    /* MAC control frames end at the port */
 

@@ -179,7 +179,7 @@ static void profiles_fit_the_links_that_they_name(void **state)
 		const struct policy_port *port = &policy.ports[0];
 
 		load(profiles[i].file);
-		for (size_t m = 0; m < ARRAY_SIZE(mtus) && desired_queues(port); m++) {
+		for (size_t m = 0; m < ARRAY_SIZE(mtus) && policy_port_has_queues(port); m++) {
 			desired_spec(&spec, &policy, port, mtus[m]);
 			if (tree_spec_check(&spec, &err) ||
 				compile_marks(&policy, port->rate_bps, mtus[m], &conf, &err))
